@@ -1,0 +1,1 @@
+"""The thin client of checkpointd."""

@@ -1,0 +1,1 @@
+"""The protocol between ckpt and checkpointd, defined once; standard library only."""

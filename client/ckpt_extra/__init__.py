@@ -1,0 +1,1 @@
+"""What needs libraries beyond the client's own: nothing yet."""

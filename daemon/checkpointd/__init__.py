@@ -1,0 +1,1 @@
+"""checkpointd: always-on checkpoints for coding agents."""

@@ -1,0 +1,1 @@
+"""Adapters: one module an agent, one shared tail; log bytes in, events out."""

@@ -1,0 +1,1 @@
+"""The socket, the dispatcher, the handlers."""

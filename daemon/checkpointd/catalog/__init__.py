@@ -1,0 +1,1 @@
+"""The catalog: a rebuildable SQLite index."""

@@ -1,0 +1,1 @@
+"""When it is done: the only apscheduler."""

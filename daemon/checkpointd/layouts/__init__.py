@@ -1,0 +1,1 @@
+"""File layouts of other tools: nothing yet."""

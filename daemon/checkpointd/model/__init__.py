@@ -1,0 +1,1 @@
+"""The domain: records and decisions. Pure: no input or output, no clock."""

@@ -1,0 +1,1 @@
+"""Events in, structured summaries and documents out: pure."""

@@ -1,0 +1,1 @@
+"""Every text passes here before it is written."""
