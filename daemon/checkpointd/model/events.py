@@ -1,0 +1,147 @@
+"""What an agent's log says, normalised: one event is one thing that happened.
+
+Adapters in `agents/` make events from log bytes; the session state machine and the
+summaries read nothing else. Events hold raw text: it passes the redaction gate
+before anything of it is written anywhere.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+ToolKind = Literal["shell", "write", "other"]
+Outcome = Literal["ok", "failed", "denied", "aborted"]
+TaskState = Literal["open", "doing", "done", "cancelled"]
+
+
+class Position(Struct, frozen=True, order=True):
+    """Where in a log a record begins. `generation` grows when the file was replaced or truncated."""
+
+    generation: int
+    offset: int
+    record: str = ""  # the agent's own id of the record, where it has one
+
+
+class Event(Struct, frozen=True, kw_only=True, tag=True):
+    """The fields every event has. `at` is the log's own time, None where it has none.
+
+    `sidechain` is the id of the sub-agent that the record belongs to, "" for the main conversation.
+    """
+
+    position: Position
+    at: datetime | None = None
+    sidechain: str = ""
+
+
+class SessionStarted(Event):
+    """The log's header, or the first record that names the session; may come again with more known."""
+
+    session_id: str
+    cwd: str | None = None
+    branch: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    parent: str | None = None  # the session or log this one was forked from
+    name: str | None = None
+
+
+class ContextChanged(Event):
+    """Something that holds from here on; fields that did not change are None."""
+
+    cwd: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    agent_version: str | None = None
+    name: str | None = None
+
+
+class UserTurn(Event):
+    """A person (or the command line's prompt) spoke: a new turn begins."""
+
+    text: str
+
+
+class PromptQueued(Event):
+    """A prompt was typed while the agent was busy; `taken` when it was sent or removed."""
+
+    text: str
+    taken: bool = False
+
+
+class AssistantText(Event):
+    text: str
+
+
+class PlanItem(Struct, frozen=True, kw_only=True):
+    id: str
+    text: str
+    state: TaskState
+
+
+class PlanUpdated(Event):
+    """The agent's own todo list, whole (`items` replaces) or in part (`partial`: upsert by id)."""
+
+    items: tuple[PlanItem, ...]
+    partial: bool = False
+
+
+class ToolCall(Event):
+    """A tool was called. For agents that log a call only when it is done, call and result share a position."""
+
+    call_id: str
+    tool: str
+    kind: ToolKind
+    command: str | None = None  # the shell command line, for kind "shell"
+    paths: tuple[str, ...] = ()  # files that a "write" names, as the log spells them
+    cwd: str | None = None
+
+
+class ToolResult(Event):
+    """A call ended. Only `failed` is a failure of the environment; denied and aborted are people's decisions."""
+
+    call_id: str
+    outcome: Outcome
+    exit_code: int | None = None
+    text: str = ""  # output, cut to 64 KiB: head and tail kept
+    paths: tuple[str, ...] = ()  # files that the result says were written
+
+
+class Usage(Event):
+    """Tokens of one model answer. `message` is its id: the greatest value of an id counts."""
+
+    message: str
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost_usd: float | None = None
+    cumulative: bool = False  # the figures are the session's totals, not one answer's
+
+
+class Compacted(Event):
+    """The agent forgot, or is about to forget, its context."""
+
+    trigger: str = ""
+
+
+class ApiError(Event):
+    """The model could not be reached; `final` when the agent gave up."""
+
+    message: str
+    final: bool = False
+
+
+class Interrupted(Event):
+    """The user stopped the agent in mid-turn."""
+
+
+class TurnEnded(Event):
+    """The agent finished its answer and waits for the user."""
+
+
+class SessionEnded(Event):
+    """The log itself says that the session is over; a later record takes it back."""
+
+    reason: str = ""
