@@ -34,7 +34,7 @@ class Event(Struct, frozen=True, kw_only=True, tag=True):
     sidechain: str = ""
 
 
-class SessionStarted(Event):
+class SessionStarted(Event, frozen=True, kw_only=True):
     """The log's header, or the first record that names the session; may come again with more known."""
 
     session_id: str
@@ -46,7 +46,7 @@ class SessionStarted(Event):
     name: str | None = None
 
 
-class ContextChanged(Event):
+class ContextChanged(Event, frozen=True, kw_only=True):
     """Something that holds from here on; fields that did not change are None."""
 
     cwd: str | None = None
@@ -57,20 +57,20 @@ class ContextChanged(Event):
     name: str | None = None
 
 
-class UserTurn(Event):
+class UserTurn(Event, frozen=True, kw_only=True):
     """A person (or the command line's prompt) spoke: a new turn begins."""
 
     text: str
 
 
-class PromptQueued(Event):
+class PromptQueued(Event, frozen=True, kw_only=True):
     """A prompt was typed while the agent was busy; `taken` when it was sent or removed."""
 
     text: str
     taken: bool = False
 
 
-class AssistantText(Event):
+class AssistantText(Event, frozen=True, kw_only=True):
     text: str
 
 
@@ -80,14 +80,14 @@ class PlanItem(Struct, frozen=True, kw_only=True):
     state: TaskState
 
 
-class PlanUpdated(Event):
+class PlanUpdated(Event, frozen=True, kw_only=True):
     """The agent's own todo list, whole (`items` replaces) or in part (`partial`: upsert by id)."""
 
     items: tuple[PlanItem, ...]
     partial: bool = False
 
 
-class ToolCall(Event):
+class ToolCall(Event, frozen=True, kw_only=True):
     """A tool was called. For agents that log a call only when it is done, call and result share a position."""
 
     call_id: str
@@ -98,7 +98,7 @@ class ToolCall(Event):
     cwd: str | None = None
 
 
-class ToolResult(Event):
+class ToolResult(Event, frozen=True, kw_only=True):
     """A call ended. Only `failed` is a failure of the environment; denied and aborted are people's decisions."""
 
     call_id: str
@@ -108,7 +108,7 @@ class ToolResult(Event):
     paths: tuple[str, ...] = ()  # files that the result says were written
 
 
-class Usage(Event):
+class Usage(Event, frozen=True, kw_only=True):
     """Tokens of one model answer. `message` is its id: the greatest value of an id counts."""
 
     message: str
@@ -120,28 +120,28 @@ class Usage(Event):
     cumulative: bool = False  # the figures are the session's totals, not one answer's
 
 
-class Compacted(Event):
+class Compacted(Event, frozen=True, kw_only=True):
     """The agent forgot, or is about to forget, its context."""
 
     trigger: str = ""
 
 
-class ApiError(Event):
+class ApiError(Event, frozen=True, kw_only=True):
     """The model could not be reached; `final` when the agent gave up."""
 
     message: str
     final: bool = False
 
 
-class Interrupted(Event):
+class Interrupted(Event, frozen=True, kw_only=True):
     """The user stopped the agent in mid-turn."""
 
 
-class TurnEnded(Event):
+class TurnEnded(Event, frozen=True, kw_only=True):
     """The agent finished its answer and waits for the user."""
 
 
-class SessionEnded(Event):
+class SessionEnded(Event, frozen=True, kw_only=True):
     """The log itself says that the session is over; a later record takes it back."""
 
     reason: str = ""
