@@ -1,0 +1,1 @@
+"""What tests share: scratch homes, real daemons, real repositories, the agent rig."""
