@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.daemons import Daemon
 from support.homes import Home
 
@@ -22,7 +23,7 @@ def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
                      "CHECKPOINTD_SOCKET", "CHECKPOINTD_CONFIG"):  # fmt: skip
             patch.delenv(name, raising=False)
         yield
-    left = [p for p in trap.rglob("*checkpointd*")]
+    left = list(trap.rglob("*checkpointd*"))
     assert not left, f"a test wrote into the home of the test process: {left}"
 
 
