@@ -145,3 +145,12 @@ class SessionEnded(Event, frozen=True, kw_only=True):
     """The log itself says that the session is over; a later record takes it back."""
 
     reason: str = ""
+
+
+_WORK = (UserTurn, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, Interrupted, ApiError)
+
+
+def is_work(event: Event) -> bool:
+    """Whether the event shows that somebody is at work in the session now. Titles, tags, token counts, headers and
+    end marks do not: agents add them to old sessions as well."""
+    return isinstance(event, _WORK)
