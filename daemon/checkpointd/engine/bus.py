@@ -1,31 +1,40 @@
-"""Live events for subscribers; a slow one loses its oldest, never delays anybody."""
+"""Live events for subscribers; one that is too slow loses its subscription, and delays nobody."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+
+from checkpointd.engine.answers import Happening
 
 _BACKLOG = 1000
 
 
 class Subscription:
-    """An async iterator over the events published since it was made."""
+    """An async iterator over what happens from the moment it was made."""
 
     def __init__(self, bus: "Bus") -> None:
         self._bus = bus
-        self.queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue(_BACKLOG)
+        self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(_BACKLOG + 1)
 
     def __aiter__(self) -> "Subscription":
         return self
 
-    async def __anext__(self) -> Mapping[str, Any]:
-        event = await self.queue.get()
-        if event is None:
+    async def __anext__(self) -> Happening:
+        happening = await self._queue.get()
+        if happening is None:
+            self._bus.drop(self)
             raise StopAsyncIteration
-        return event
+        return happening
 
-    async def aclose(self) -> None:
-        """Ends the subscription."""
-        self._bus.drop(self)
+    def put(self, happening: Happening) -> bool:
+        """Whether there was room; where there was none, the subscription ends after what it holds."""
+        if self._queue.qsize() >= _BACKLOG:
+            self.end()
+            return False
+        self._queue.put_nowait(happening)
+        return True
+
+    def end(self) -> None:
+        if not self._queue.full():
+            self._queue.put_nowait(None)
 
 
 class Bus:
@@ -42,18 +51,11 @@ class Bus:
     def drop(self, subscription: Subscription) -> None:
         self._open.discard(subscription)
 
-    def publish(self, event: Mapping[str, Any]) -> None:
-        for subscription in self._open:
-            _put(subscription.queue, event)
+    def publish(self, happening: Happening) -> None:
+        self._open = {subscription for subscription in self._open if subscription.put(happening)}
 
     def close(self) -> None:
         """Ends every subscription."""
         for subscription in self._open:
-            _put(subscription.queue, None)
+            subscription.end()
         self._open.clear()
-
-
-def _put(queue: asyncio.Queue[Mapping[str, Any] | None], event: Mapping[str, Any] | None) -> None:
-    if queue.full():
-        queue.get_nowait()
-    queue.put_nowait(event)
