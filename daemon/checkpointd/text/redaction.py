@@ -141,7 +141,9 @@ _KEYWORDS = (
     "license[-_]?key", "deploy[-_]?key", "credential", "_auth",
 )  # fmt: skip
 _KEY_HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "_auth")
-_KEY = re.compile(rf"(?i)({'|'.join(_KEYWORDS)})([A-Za-z0-9_.-]{{0,32}}+)")
+_TAIL = 32
+_KEY = re.compile(rf"(?i)({'|'.join(_KEYWORDS)})([A-Za-z0-9_.-]{{0,{_TAIL}}}+)")
+_AFTER_KEY = frozenset("\\\"'] \t=:")
 _SEPARATOR = re.compile(r"""(\\{0,3}+["']?\]?[ \t]{0,8}+)(=>|:=|[:=](?!=))([ \t]{0,8}+)""")
 _BLANK = re.compile(r"""[ \t]{1,4}+(?=["']?[^\s"'-])""")
 _QUOTED = re.compile(r"""(\\{0,3}+["'`])((?:(?!\1)[^\n]){1,1024})\1""")
@@ -169,6 +171,8 @@ _PLACEHOLDER = re.compile(
     r"(?i)^(?:[$<%*@]|\{\{|\[|\.{3}|x{4,}|process\.env|os\.(?:environ|getenv)|env\.|secrets\.|your[-_ ])"
 )
 _CHAIN = re.compile(r"[A-Za-z_]\w*(?:\??(?:\.|::|->)[A-Za-z_]\w*)+")
+_BRACKET = re.compile(r"[()\[\]{}]")
+_DIGIT = re.compile(r"\d")
 _IDENTIFIER = re.compile(r"[A-Za-z_]+\d{0,2}")
 
 
@@ -246,6 +250,10 @@ def _redact_assignments(text: str) -> str:
     parts: list[str] = []
     position = copied = 0
     while key := _KEY.search(text, position):
+        if text[key.end() : key.end() + 1] not in _AFTER_KEY:
+            # Words within the tail share its end, so none of them has a value; a tail cut at its limit is read on.
+            position = key.end() if len(key[2]) < _TAIL else key.end(1)
+            continue
         span = _secret_span(text, key)
         if span is None:
             position = key.end(1)
@@ -291,7 +299,7 @@ def _is_secret_plain(value: str, after: str, *, direct: bool, password: bool, sh
         return False
     if direct and bare == value and not _CHAIN.fullmatch(value):
         return len(value) >= (4 if password or shouted else 8)
-    if any(c in bare for c in "()[]{}"):
+    if _BRACKET.search(bare):
         return False
     return _is_secret_bare(
         bare, password=password, ends_line=after in ("", "\n", "\r", '"', "'", ";") and bare == value
@@ -327,9 +335,9 @@ def _is_secret_literal(value: str, *, password: bool) -> bool:
 
 def _is_secret_bare(value: str, *, password: bool, ends_line: bool) -> bool:
     """A value without quotes, in what may be code: it needs a digit among other characters."""
-    if _CHAIN.fullmatch(value) or value.isdigit():
+    if value.isdigit() or _CHAIN.fullmatch(value):
         return False
-    mixed = any(c.isdigit() for c in value) and not value.isdigit()
+    mixed = _DIGIT.search(value) is not None
     if ends_line and password:
         return len(value) >= 6 and (mixed or not _IDENTIFIER.fullmatch(value) or value.islower())
     return mixed and len(value) >= 10 and not _IDENTIFIER.fullmatch(value)
