@@ -2,7 +2,7 @@
 
 from typing import Generic, Literal, NotRequired, TypedDict, TypeVar
 
-from ckpt.contract.records import FileChange, GateState, Record
+from ckpt.contract.records import GateState, Record
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -46,9 +46,12 @@ class HelloParams(TypedDict):
 
 
 class Hello(TypedDict):
+    """`alarm` is one line for the user while protection is off or hurt."""
+
     version: str
     protocol: int
     pid: int
+    alarm: str | None
 
 
 class Problem(TypedDict):

@@ -29,6 +29,10 @@ class Operations(Protocol):
         """The state of everything, from memory: never waits for a disk, a child or a lock."""
         ...
 
+    def alarm(self) -> str | None:
+        """One line that every client is told while protection is off or hurt; None while all is well. Costs nothing."""
+        ...
+
     async def shutdown(self, asker: Asker) -> None:
         """Begins to stop and returns at once; what was started is finished first."""
         ...
@@ -125,8 +129,8 @@ class Operations(Protocol):
         """On again; answers with the projects concerned."""
         ...
 
-    def subscribe(self, scope: Scope) -> AsyncIterator[answers.Happening]:
-        """What happens from now on, until the iteration is cancelled. Bounded by itself: a reader that is too
+    async def subscribe(self, scope: Scope) -> AsyncIterator[answers.Happening]:
+        """What happens from now on, until the iteration is cancelled; nothing after the return is missed. Bounded by itself: a reader that is too
         slow loses its subscription, not the daemon its memory."""
         ...
 
