@@ -154,3 +154,21 @@ def is_work(event: Event) -> bool:
     """Whether the event shows that somebody is at work in the session now. Titles, tags, token counts, headers and
     end marks do not: agents add them to old sessions as well."""
     return isinstance(event, _WORK)
+
+
+_WORK = (UserTurn, PromptQueued, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, ApiError, Interrupted, TurnEnded)
+
+
+def is_work(event: Event) -> bool:
+    """Whether the event shows that somebody worked: headers, titles, settings and totals are written to old sessions too."""
+    return isinstance(event, _WORK)
+
+
+def record_position(event: Event) -> str:
+    """The event's place in words that stay the same when the log is read again: the record's own id, else
+    `generation:offset`; sub-agents' logs count their own bytes."""
+    place = event.position
+    if place.record:
+        return place.record
+    where = f"{place.generation}:{place.offset}"
+    return f"{event.sidechain}:{where}" if event.sidechain else where
