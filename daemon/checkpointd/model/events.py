@@ -147,20 +147,14 @@ class SessionEnded(Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
-_WORK = (UserTurn, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, Interrupted, ApiError)
+_WORK = (
+    UserTurn, PromptQueued, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, ApiError, Interrupted, TurnEnded,
+)  # fmt: skip
 
 
 def is_work(event: Event) -> bool:
-    """Whether the event shows that somebody is at work in the session now. Titles, tags, token counts, headers and
-    end marks do not: agents add them to old sessions as well."""
-    return isinstance(event, _WORK)
-
-
-_WORK = (UserTurn, PromptQueued, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, ApiError, Interrupted, TurnEnded)
-
-
-def is_work(event: Event) -> bool:
-    """Whether the event shows that somebody worked: headers, titles, settings and totals are written to old sessions too."""
+    """Whether the event shows that somebody is at work in the session now. Headers, titles, settings, totals and end
+    marks do not: agents add them to old sessions as well."""
     return isinstance(event, _WORK)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 # Plain only where no reader of YAML 1.1 or 1.2 could take it for anything but this text.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./@+=(),-]|:(?=[A-Za-z0-9_./-])| (?=[A-Za-z0-9_./@+=(),-]))*")
-_RESERVED = frozenset("y n yes no on off true false null".split())
+_RESERVED = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _UNPRINTABLE = re.compile(r'[^\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029"\\]')
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\x1b": "\\e", '"': '\\"', "\\": "\\\\"}
 
