@@ -130,8 +130,10 @@ class Operations(Protocol):
         ...
 
     async def subscribe(self, scope: Scope) -> AsyncIterator[answers.Happening]:
-        """What happens from now on, until the iteration is cancelled; nothing after the return is missed. Bounded by itself: a reader that is too
-        slow loses its subscription, not the daemon its memory."""
+        """What happens from now on, until the iteration is cancelled; nothing after the return is missed.
+
+        Bounded by itself: a reader that is too slow loses its subscription, not the daemon its memory.
+        """
         ...
 
     async def continuation(
