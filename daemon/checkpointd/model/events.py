@@ -148,7 +148,8 @@ class SessionEnded(Event, frozen=True, kw_only=True):
 
 
 _WORK = (
-    UserTurn, PromptQueued, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, ApiError, Interrupted, TurnEnded,
+    UserTurn, PromptQueued, AssistantText, PlanUpdated, ToolCall, ToolResult, Compacted, ApiError, Interrupted,
+    TurnEnded,
 )  # fmt: skip
 
 

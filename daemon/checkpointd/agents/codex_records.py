@@ -1,0 +1,188 @@
+"""Shapes of the records in Codex's rollouts, as far as they are read. Every field may be missing."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Raw, Struct
+
+
+class Line(Struct):
+    """One line: an envelope around a payload, or (before autumn 2025) a bare header or item."""
+
+    type: str | None = None
+    timestamp: datetime | None = None
+    ordinal: int | None = None
+    payload: Raw = Raw(b"")
+    id: str | None = None
+    record_type: str | None = None
+
+
+class Git(Struct):
+    branch: str | None = None
+
+
+class Meta(Struct):
+    """The header of a rollout."""
+
+    id: str | None = None
+    session_id: str | None = None
+    cwd: str | None = None
+    cli_version: str | None = None
+    source: Raw = Raw(b"")
+    thread_source: str | None = None
+    history_mode: str | None = None
+    forked_from_id: str | None = None
+    parent_thread_id: str | None = None
+    git: Git | None = None
+
+
+class Spawn(Struct):
+    parent_thread_id: str | None = None
+
+
+class SubagentKind(Struct):
+    thread_spawn: Spawn | None = None
+
+
+class Source(Struct):
+    """Where a rollout comes from, when it was not a person."""
+
+    subagent: Raw = Raw(b"")
+
+
+class Context(Struct):
+    cwd: str | None = None
+    model: str | None = None
+    effort: str | None = None
+
+
+class Content(Struct):
+    type: str = ""
+    text: str | None = None
+
+
+class Action(Struct):
+    type: str = ""
+    command: list[str] | None = None
+    working_directory: str | None = None
+
+
+class Item(Struct):
+    """A `response_item`: what went to the model or came from it."""
+
+    type: str = ""
+    role: str | None = None
+    content: list[Content] | str | None = None
+    name: str = ""
+    arguments: Raw = Raw(b"")
+    input: str | None = None
+    call_id: str | None = None
+    id: str | None = None
+    output: Raw = Raw(b"")
+    action: Action | None = None
+
+
+class Arguments(Struct):
+    """What a function was called with."""
+
+    cmd: str | None = None
+    command: str | list[str] | None = None
+    workdir: str | None = None
+    input: str | None = None
+    plan: list["Step"] | None = None
+    session_id: int | None = None
+
+
+class Step(Struct):
+    step: str = ""
+    status: str = ""
+
+
+class Change(Struct):
+    move_path: str | None = None
+
+
+class Problem(Struct):
+    message: str | None = None
+
+
+class Thread(Struct):
+    """An item of the paginated history: something that is done."""
+
+    type: str = ""
+    id: str = ""
+    text: str | None = None
+    content: list[Content] | None = None
+    command: list[str] | None = None
+    cwd: str | None = None
+    status: str | None = None
+    exit_code: int | None = None
+    aggregated_output: str | None = None
+    changes: dict[str, Change] | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    source: str | None = None
+    tool: str | None = None
+    server: str | None = None
+    namespace: str | None = None
+    query: str | None = None
+    error: Problem | str | None = None
+
+
+class Tokens(Struct):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class TokenInfo(Struct):
+    total_token_usage: Tokens | None = None
+
+
+class UsageRecord(Struct):
+    thread_token_usage: Tokens | None = None
+
+
+class Invocation(Struct):
+    server: str | None = None
+    tool: str | None = None
+
+
+class Happening(Struct):
+    """An `event_msg`: what the screen showed."""
+
+    type: str = ""
+    turn_id: str | None = None
+    message: str | None = None
+    item: Thread | None = None
+    info: TokenInfo | None = None
+    error: Problem | str | None = None
+    reason: str | None = None
+    call_id: str | None = None
+    changes: dict[str, Change] | None = None
+    success: bool | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    exit_code: int | None = None
+    aggregated_output: str | None = None
+    invocation: Invocation | None = None
+    result: dict[str, Any] | None = None
+    thread_name: str | None = None
+
+
+class OldOutput(Struct):
+    """The JSON that stands in the text of an old command's output."""
+
+    output: str | None = None
+    metadata: "OldMetadata | None" = None
+
+
+class OldMetadata(Struct):
+    exit_code: int | None = None
+
+
+class OutputObject(Struct):
+    content: str | list[Content] | None = None
+    output: str | None = None
+    success: bool | None = None
