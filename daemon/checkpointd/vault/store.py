@@ -1,0 +1,377 @@
+"""The vault: the bare repository that holds all checkpoints of one project."""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct
+
+from checkpointd.clock import Clock, SystemClock
+from checkpointd.vault import disk, layout
+from checkpointd.vault.errors import CheckpointExists, MissingObject, NoCheckpoint, StoreError
+from checkpointd.vault.layout import Problem
+from checkpointd.vault.objects import (
+    BLOB,
+    COMMIT,
+    MODE_FILE,
+    MODE_TREE,
+    TREE,
+    Oid,
+    build_commit,
+    build_tree,
+    raw_id,
+    tree_entries,
+)
+from checkpointd.vault.packdir import PackFolder
+from checkpointd.vault.packs import Pack, PackBuilder, remove_pack
+from checkpointd.vault.refs import Refs
+from checkpointd.vault.trees import EMPTY_TREE, Trees
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS = "refs/checkpoints/"
+ROLLING = "refs/rolling/"
+PINS = "refs/pins/"
+KEEP_ROLLING = "rolling"
+KEEP_WRITING = "writing"
+
+_CHECKPOINT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_UNREACHED = timedelta(minutes=2)
+"""How long a rolling pack may be there before a state reaches it."""
+
+
+class TreeRef(Struct, frozen=True):
+    """A tree that the vault holds already, as an entry of a checkpoint."""
+
+    oid: str
+
+
+class RollingTree(Struct, frozen=True):
+    """One state of a work tree: its files (tree id, 40 hex digits) and its modes.json."""
+
+    files: str
+    modes: bytes
+
+
+class CheckpointTree:
+    """A checkpoint as the vault holds it. Documents are read when they are asked for."""
+
+    def __init__(self, id_: str, commit: str, trees: Trees) -> None:
+        self.id = id_
+        self.commit = commit
+        self._trees = trees
+        self._entries = {entry.name: entry for entry in trees.read_tree(trees.read_commit(commit).tree)}
+
+    @property
+    def files(self) -> str:
+        """The tree of the project's files, 40 hex digits."""
+        return self._entries[b"files"].oid.hex()
+
+    @property
+    def index(self) -> str | None:
+        """The tree of staged bytes that differ from the files; None where there are none."""
+        entry = self._entries.get(b"index")
+        return entry.oid.hex() if entry else None
+
+    def documents(self) -> list[str]:
+        """The names of all documents."""
+        return [entry.name.decode() for entry in self._entries.values() if not entry.is_tree]
+
+    def document(self, name: str) -> bytes:
+        """The bytes of a document, such as `record.yaml`. Raises KeyError when there is none of that name."""
+        return self._trees.read_blob(self._entries[name.encode()].oid)
+
+
+class Vault(Trees):
+    """One vault, open. One writer at a time (a lock sees to it), any number of readers, in any threads.
+
+    Writing is whole or not at all: StoreFull, ReadOnlyStore or StoreError mean that nothing has changed.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Use `Vault.open` or `Vault.create`."""
+        super().__init__(PackFolder(path / "objects"))
+        self.path = path
+        self.problems: list[Problem] = []
+        self._clock = clock
+        self._refs = Refs(path)
+        self._writer = threading.RLock()
+        self._unreached: dict[str, float] = {}  # rolling packs that no state has reached yet, and since when
+
+    @classmethod
+    def create(cls, path: Path, *, clock: Clock | None = None) -> "Vault":
+        """Lays out a new vault at `path`, or opens the one that is there."""
+        if not (path / layout.VERSION_FILE).exists():
+            layout.lay_out(path)
+        return cls.open(path, clock=clock)
+
+    @classmethod
+    def open(cls, path: Path, *, clock: Clock | None = None) -> "Vault":
+        """Opens the vault at `path`, after setting right what a crash may have left; `problems` says what that was.
+        Raises NotAVault, NewerLayout, ReadOnlyStore."""
+        layout.check_version(path)
+        vault = cls(path, clock or SystemClock())
+        vault.problems += layout.heal(path)
+        vault._packs.refresh()
+        return vault
+
+    def close(self) -> None:
+        """Lets go of all packs."""
+        self._packs = PackFolder(self.path / "objects")
+
+    # Writing
+
+    def new_pack(self) -> PackBuilder:
+        """An empty pack to fill for this vault."""
+        return PackBuilder(self._packs.path)
+
+    def write_rolling(self, builder: PackBuilder) -> None:
+        """Lands a pack, unsynced, so that its objects can be read at once. They stay when a rolling state or a
+        checkpoint comes to reach them within two minutes."""
+        if not len(builder):
+            builder.discard()
+            return
+        with self._writer:
+            pack = self._lay_rolling(builder)
+            self._unreached[pack.name] = self._clock.monotonic()
+
+    def _lay_rolling(self, builder: PackBuilder) -> Pack:
+        pack = Pack(builder.lay(self._packs.path, keep=KEEP_ROLLING, sync=False))
+        self._packs.add(pack, rolling=True)
+        return pack
+
+    def adopt_rolling(self, pack: Path) -> None:
+        """Takes a pack that a git child left, index beside it, in the vault's folder `incoming`; as `write_rolling`."""
+        with self._writer:
+            home = self._packs.path / pack.name
+            try:
+                with disk.translated(home):
+                    disk.write_new(str(home.with_suffix(".keep")), (KEEP_ROLLING.encode() + b"\n",), sync=False)
+                    disk.system.rename(str(pack), str(home))
+                    disk.system.rename(str(pack.with_suffix(".idx")), str(home.with_suffix(".idx")))
+                adopted = Pack(home)
+            except BaseException:
+                remove_pack(home)
+                raise
+            # It may hold deltas, whose bytes cannot be repeated elsewhere.
+            self._packs.add(adopted, rolling=True, copied=False)
+            self._unreached[adopted.name] = self._clock.monotonic()
+
+    def set_rolling(self, worktree: str, states: Mapping[str, RollingTree], builder: PackBuilder | None = None) -> None:
+        """Makes these the states of a work tree: `now`, and `at/<UTC ms>` for those before. Objects of `builder` ride
+        in the same pack. Not synced."""
+        builder = builder if builder is not None else self.new_pack()
+        past: list[tuple[int, bytes, bytes]] = []
+        top: list[tuple[int, bytes, bytes]] = []
+        for name, state in states.items():
+            folder, _, moment = name.rpartition("/")
+            into = past if folder == "at" else top
+            into.append((MODE_TREE, moment.encode(), self._add_state(builder, state)))
+        if past:
+            top.append((MODE_TREE, b"at", builder.add(TREE, build_tree(past))))
+        tree = builder.add(TREE, build_tree(top))
+        commit = builder.add(COMMIT, build_commit(tree, f"rolling {worktree}", self._clock.now()))
+        with self._writer:
+            pack = self._lay_rolling(builder)
+            try:
+                self._refs.set(ROLLING + worktree, commit.hex(), sync=False)
+            except BaseException:
+                self._remove_packs([pack])
+                raise
+
+    def _add_state(self, builder: PackBuilder, state: RollingTree) -> bytes:
+        files = raw_id(state.files)
+        if files == EMPTY_TREE:
+            builder.add(TREE, b"")
+        modes = builder.add(BLOB, state.modes)
+        return builder.add(TREE, build_tree(((MODE_TREE, b"files", files), (MODE_FILE, b"modes.json", modes))))
+
+    def rolling(self, worktree: str) -> dict[str, RollingTree]:
+        """The states of a work tree by name, as they were set; empty where there are none."""
+        commit = self._refs.read(ROLLING + worktree)
+        if commit is None:
+            return {}
+        states: dict[str, RollingTree] = {}
+        for entry in self.read_tree(self.read_commit(commit).tree):
+            if entry.name == b"at":
+                states |= {f"at/{e.name.decode()}": self._read_state(e.oid) for e in self.read_tree(entry.oid)}
+            else:
+                states[entry.name.decode()] = self._read_state(entry.oid)
+        return states
+
+    def _read_state(self, oid: bytes) -> RollingTree:
+        entries = {entry.name: entry.oid for entry in self.read_tree(oid)}
+        return RollingTree(files=entries[b"files"].hex(), modes=self.read_blob(entries[b"modes.json"]))
+
+    def commit_checkpoint(
+        self, id_: str, entries: Mapping[bytes, bytes | TreeRef], *, message: str, when: datetime
+    ) -> str:
+        """Makes a checkpoint: bytes are documents, TreeRefs are trees that a rolling state holds. It is on the disk,
+        whole, when this returns; its commit id. Raises CheckpointExists."""
+        name = self._checkpoint_ref(id_)
+        with self._writer:
+            if self._refs.read(name) is not None:
+                raise CheckpointExists(f"There is a checkpoint {id_} already.")
+            builder = self.new_pack()
+            try:
+                roots = [raw_id(entry.oid) for entry in entries.values() if isinstance(entry, TreeRef)]
+                repeated, synced = self._repeat_unsettled(builder, roots)
+                tree = builder.add(TREE, build_tree(self._checkpoint_entry(builder, *item) for item in entries.items()))
+                commit = builder.add(COMMIT, build_commit(tree, message, when))
+                path = builder.lay(self._packs.path, keep=f"{KEEP_WRITING} {commit.hex()}", sync=True)
+            finally:
+                builder.discard()
+            try:
+                pack = Pack(path)
+                self._refs.create(name, commit.hex())
+            except BaseException:
+                remove_pack(path)
+                raise
+            self._packs.add(pack)
+            self._packs.settle(repeated)
+            for settled in [pack, *synced]:
+                disk.remove(str(settled.path.with_suffix(".keep")))
+            return commit.hex()
+
+    def _checkpoint_ref(self, id_: str) -> str:
+        if not _CHECKPOINT_ID.fullmatch(id_):
+            raise StoreError(f"{id_!r} is no id of a checkpoint.")
+        return CHECKPOINTS + id_
+
+    def _checkpoint_entry(self, builder: PackBuilder, name: bytes, entry: bytes | TreeRef) -> tuple[int, bytes, bytes]:
+        if isinstance(entry, bytes):
+            return MODE_FILE, name, builder.add(BLOB, entry)
+        oid = raw_id(entry.oid)
+        if oid == EMPTY_TREE:
+            builder.add(TREE, b"")
+        elif not self.has(oid):
+            raise MissingObject(oid)
+        return MODE_TREE, name, oid
+
+    def _repeat_unsettled(self, builder: PackBuilder, roots: list[bytes]) -> tuple[list[bytes], list[Pack]]:
+        """Repeats in `builder` every unsettled object below these trees. Where a rolling pack is too large for that,
+        all rolling packs are synced in their place, which settles everything."""
+        repeated: list[bytes] = []
+        seen: set[bytes] = set()
+        pending = [(MODE_TREE, root) for root in roots]
+        while pending:
+            mode, oid = pending.pop()
+            place = self._packs.unsettled(oid) if oid not in seen else None
+            if place is None:
+                continue
+            if self._packs.must_sync(place.pack):
+                return repeated, self._sync_rolling()
+            seen.add(oid)
+            builder.add_record(oid, place.pack.record_bytes(place.offset))
+            repeated.append(oid)
+            if mode == MODE_TREE:
+                pending += [(child_mode, child) for child_mode, _, child in tree_entries(self._raw_tree(oid))]
+        return repeated, []
+
+    def _sync_rolling(self) -> list[Pack]:
+        packs = self._packs.rolling()
+        with disk.translated(self.path):
+            for pack in packs:
+                disk.sync_path(str(pack.path))
+                disk.sync_path(str(pack.path.with_suffix(".idx")))
+            disk.sync_path(str(self._packs.path))
+        self._packs.settle_packs(packs)
+        return packs
+
+    # Checkpoints and refs
+
+    def checkpoint_ids(self) -> list[str]:
+        """The ids of all checkpoints, in order of their names, which is that of their times."""
+        return [name.removeprefix(CHECKPOINTS) for name in self._refs.under(CHECKPOINTS)]
+
+    def checkpoint(self, id_: str) -> CheckpointTree:
+        """The checkpoint of this id. Raises NoCheckpoint."""
+        commit = self._refs.read(self._checkpoint_ref(id_))
+        if commit is None:
+            raise NoCheckpoint(f"The vault has no checkpoint {id_}.")
+        return CheckpointTree(id_, commit, self)
+
+    def refs(self, prefix: str = "refs/") -> dict[str, str]:
+        """All refs below a folder such as `refs/checkpoints/`, and their ids."""
+        return self._refs.under(prefix)
+
+    def set_ref(self, name: str, oid: Oid, *, sync: bool = True) -> None:
+        """Makes or moves a ref."""
+        self._refs.set(name, raw_id(oid).hex(), sync=sync)
+
+    def delete_ref(self, name: str) -> None:
+        """Removes a ref, where it is there."""
+        self._refs.delete((name,))
+
+    def pin(self, id_: str) -> None:
+        """Keeps a checkpoint from every retention. Raises NoCheckpoint."""
+        commit = self._refs.read(self._checkpoint_ref(id_))
+        if commit is None:
+            raise NoCheckpoint(f"The vault has no checkpoint {id_}.")
+        self._refs.set(PINS + id_, commit)
+
+    def unpin(self, id_: str) -> None:
+        """Takes a pin away, where there is one."""
+        self._refs.delete((PINS + id_,))
+
+    def pins(self) -> set[str]:
+        """The ids of all pinned checkpoints."""
+        return {name.removeprefix(PINS) for name in self._refs.under(PINS)}
+
+    # Packs
+
+    def prune_rolling(self, keep_trees: Iterable[Oid] = ()) -> int:
+        """Removes the rolling packs that no rolling state and none of these trees needs; how many that were."""
+        with self._writer:
+            if any(map(self._packs.must_sync, self._packs.rolling())):
+                return 0  # a first capture: the checkpoint to come settles it, and looking through it takes long
+            needed = self._needed_packs(map(raw_id, keep_trees))
+            now = self._clock.monotonic()
+            span = _UNREACHED.total_seconds()
+            unreached = self._unreached.items()
+            self._unreached = {n: since for n, since in unreached if n not in needed and now - since < span}
+            gone = [p for p in self._packs.rolling() if p.name not in needed and p.name not in self._unreached]
+            self._remove_packs(gone)
+            return len(gone)
+
+    def _needed_packs(self, trees: Iterable[bytes]) -> set[str]:
+        needed: set[str] = set()
+        seen: set[bytes] = set()
+        pending = [(MODE_TREE, tree) for tree in trees]
+        for commit in map(raw_id, self._refs.under(ROLLING).values()):
+            place = self._packs.unsettled(commit)
+            if place is not None:
+                needed.add(place.pack.name)
+            pending.append((MODE_TREE, self.read_commit(commit).tree))
+        while pending:
+            mode, oid = pending.pop()
+            place = self._packs.unsettled(oid) if oid not in seen else None
+            if place is None:
+                continue
+            seen.add(oid)
+            needed.add(place.pack.name)
+            if mode == MODE_TREE:
+                pending += [(child_mode, child) for child_mode, _, child in tree_entries(self._raw_tree(oid))]
+        return needed
+
+    def _remove_packs(self, packs: list[Pack]) -> None:
+        self._packs.forget(pack.name for pack in packs)
+        for pack in packs:
+            self._unreached.pop(pack.name, None)
+            remove_pack(pack.path)
+
+    def pack_count(self) -> int:
+        """How many packs there are, rolling ones left out."""
+        return len(self._packs.packs()) - len(self._packs.rolling())
+
+    def size_bytes(self) -> int:
+        """What the vault takes on the disk."""
+        return sum(
+            os.lstat(os.path.join(folder, file)).st_blocks * 512
+            for folder, _, files in os.walk(self.path)
+            for file in files
+        )
