@@ -334,7 +334,7 @@ def main() -> int:
         # Python would complain once more when it flushes stdout at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
-    except Exception:
+    except Exception:  # noqa: BLE001 - a bug is told with its traceback and a status of its own
         return _report_bug(terminal)
     finally:
         context.close()

@@ -65,8 +65,10 @@ def _report(context: Context, verb: str) -> int:
     daemon = context.daemon()
     reply = daemon.call(methods.STATUS, methods.Nothing())
     lines = [f"checkpointd {render.plain(reply['daemon']['version'])} {verb} (pid {reply['daemon']['pid']})"]
-    for agent in reply["agents"]:
-        lines.append(f"agent    {render.plain(agent['agent'])}, {render.counted(agent['sessions'], 'session')}")
+    lines += [
+        f"agent    {render.plain(agent['agent'])}, {render.counted(agent['sessions'], 'session')}"
+        for agent in reply["agents"]
+    ]
     lines += [f"project  {line}" for line in render.projects(reply["projects"], context.now, None, context.home)]
     lines += render.problems(reply["problems"], context.terminal.width)
     if not reply["agents"]:
@@ -112,8 +114,6 @@ def _await_answer(context: Context, child: "subprocess.Popen[bytes]", reason: Ca
             if error.code not in ("not-running", "not-responding"):
                 raise
         else:
-            # Popen warns of a child that is not waited for; this one is meant to stay.
-            child.returncode = child.returncode or 0
             return
         if ended and not _locked(places.lock_file(context.env)):
             raise CkptError("failed", f"The daemon did not start (exit status {child.returncode}).{reason()}",
