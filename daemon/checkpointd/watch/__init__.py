@@ -1,1 +1,1 @@
-"""Watching: the only watchdog."""
+"""Watching project files and agents' logs. The only watchdog."""
