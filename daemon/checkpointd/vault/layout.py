@@ -1,6 +1,5 @@
 """The files a vault consists of, beside objects and refs: laid out by us, never by `git init`."""
 
-import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -109,8 +108,3 @@ def _text(path: Path) -> str:
 def _is_head(path: Path) -> bool:
     text = _text(path)
     return text.startswith("ref: refs/") or (len(text.strip()) == 40 and text.strip().isalnum())
-
-
-def is_writable(path: Path) -> bool:
-    """Whether this process may write to the vault."""
-    return os.access(path, os.W_OK | os.X_OK) and os.access(path / "objects/pack", os.W_OK | os.X_OK)

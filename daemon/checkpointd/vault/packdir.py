@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from checkpointd.vault.errors import DamagedObject, DamagedPack, MissingObject
 from checkpointd.vault.objects import KIND_NAMES, TREE, hasher, object_id
-from checkpointd.vault.packs import Pack
+from checkpointd.vault.packs import KEEP_BASE, KEEP_WRITING, Pack, keep_text
 
 _MAPPED_ABOVE = 4096  # objects; smaller packs share one dict
 _COPIED_BELOW = 4 << 20  # bytes; a larger rolling pack is synced where it lies instead of copied
@@ -42,6 +42,7 @@ class PackFolder:
         self._where: dict[bytes, Place] = {}
         self._rolling: dict[str, Pack] = {}
         self._rolling_large: tuple[Pack, ...] = ()
+        self._synced_only: set[str] = set()  # rolling packs that are not copied from
         self._unsettled: dict[bytes, Place] = {}
         self._trees: OrderedDict[bytes, bytes] = OrderedDict()
         self._trees_size = 0
@@ -55,7 +56,7 @@ class PackFolder:
             for name in sorted(names - self._packs.keys()):
                 path = self.path / f"{name}.pack"
                 try:
-                    self.add(Pack(path))
+                    self.add(Pack(path), rolling=_is_rolling(path), copied=False)
                 except DamagedPack as error:
                     damaged.append((path, error))
                 except FileNotFoundError:  # gone since it was listed, or an index without its pack
@@ -65,6 +66,8 @@ class PackFolder:
     def add(self, pack: Pack, *, rolling: bool = False, copied: bool = True) -> None:
         """Makes the objects of a pack known. A rolling pack with `copied` off is never copied from, only synced."""
         with self._lock:
+            if pack.name in self._packs:  # a reader was faster
+                self.forget((pack.name,))
             self._packs[pack.name] = pack
             places = {}
             if pack.count > _MAPPED_ABOVE:
@@ -75,10 +78,11 @@ class PackFolder:
             if not rolling:
                 return
             self._rolling[pack.name] = pack
-            if pack.size > _COPIED_BELOW or not places or not copied:
+            if not copied or pack.size > _COPIED_BELOW:
+                self._synced_only.add(pack.name)
+            if pack.count > _MAPPED_ABOVE:
                 self._rolling_large = (*self._rolling_large, pack)
-            else:
-                self._unsettled.update(places)
+            self._unsettled.update(places)
 
     def forget(self, names: Iterable[str]) -> None:
         """Drops packs that are gone, or about to go, from what is known."""
@@ -99,6 +103,7 @@ class PackFolder:
     def _unroll(self, packs: list[Pack]) -> None:
         for pack in packs:
             self._rolling.pop(pack.name, None)
+            self._synced_only.discard(pack.name)
         self._rolling_large = tuple(pack for pack in self._rolling_large if pack not in packs)
         self._unsettled = {oid: place for oid, place in self._unsettled.items() if place.pack not in packs}
 
@@ -122,7 +127,11 @@ class PackFolder:
 
     def must_sync(self, pack: Pack) -> bool:
         """Whether a checkpoint has to sync this rolling pack, rather than copy from it."""
-        return pack in self._rolling_large
+        return pack.name in self._synced_only or pack in self._rolling_large
+
+    def has_large_rolling(self) -> bool:
+        """Whether a first capture, or the like, is waiting for its checkpoint."""
+        return bool(self._rolling_large)
 
     def settle(self, oids: Iterable[bytes]) -> None:
         """Notes that a checkpoint, its ref in place, has repeated these objects."""
@@ -244,3 +253,9 @@ class PackFolder:
             raise DamagedObject(oid, str(error)) from error
         if digest.digest() != oid:
             raise DamagedObject(oid, "its bytes are not those it was named for")
+
+
+def _is_rolling(path: Path) -> bool:
+    """Whether a pack is not known to be synced: also one whose .keep says nothing, after a power loss."""
+    text = keep_text(path)
+    return text is not None and not text.startswith((KEEP_BASE, KEEP_WRITING))

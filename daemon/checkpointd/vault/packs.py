@@ -31,6 +31,9 @@ with contextlib.suppress(ImportError):  # no wheel for this machine
 CHUNK = 256 << 10
 """Hashing or compressing more in one call makes other threads wait for the interpreter lock."""
 
+KEEP_BASE, KEEP_ROLLING, KEEP_WRITING = "base", "rolling", "writing"
+"""What the .keep beside a pack may begin with: large and rewritten seldom; not synced; its ref is not there yet."""
+
 _SPOOL_ABOVE = 64 << 20
 _FLUSH_ABOVE = 1 << 20
 _OFS_DELTA, _REF_DELTA = 6, 7
@@ -226,6 +229,19 @@ def remove_pack(path: Path) -> None:
         disk.remove(base + suffix)
 
 
+def keep_text(path: Path) -> str | None:
+    """What the .keep beside a pack says; None where there is none."""
+    try:
+        return path.with_suffix(".keep").read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+def unkeep(path: Path) -> None:
+    """Removes the .keep of a pack; where that fails, the next start does it."""
+    disk.remove(str(path.with_suffix(".keep")))
+
+
 def index_bytes(objects: dict[bytes, tuple[int, int]], checksum: bytes) -> bytes:
     """The .idx (version 2) of a pack: offset and CRC by id, and the pack's checksum."""
     oids = sorted(objects)
@@ -292,9 +308,10 @@ class Opened(NamedTuple):
 class Pack:
     """One pack on the disk, for reading. Any thread may use it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, torn: bool = False) -> None:
         """Opens the pack whose .pack is `path`. Raises DamagedPack when pack and index are not whole or do not belong
-        together, FileNotFoundError when one is not there."""
+        together, FileNotFoundError when one is not there. With `torn` only the index must be whole: for saving what
+        can still be read."""
         self.path = path
         self.name = path.name.removesuffix(".pack")
         self._path = str(path)
@@ -305,7 +322,8 @@ class Pack:
         self._offsets: dict[bytes, int] | None = None
         self._ends: list[int] | None = None
         self._read_index(index.number)
-        self._check(descriptor.number)
+        if not torn:
+            self._check(descriptor.number)
 
     def _read_index(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size

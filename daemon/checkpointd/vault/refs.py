@@ -9,6 +9,11 @@ from pathlib import Path
 from checkpointd.vault import disk
 from checkpointd.vault.errors import CheckpointExists, StoreError
 
+CHECKPOINTS = "refs/checkpoints/"
+ROLLING = "refs/rolling/"
+PINS = "refs/pins/"
+EVENTS = "refs/events"
+
 _ID = re.compile(rb"[0-9a-f]{40}\n?")
 _BAD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(/|$)|(^|/)\.|\.$|/$|^/")
 _PACKED_HEAD = "# pack-refs with: peeled fully-peeled sorted \n"

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,8 +12,18 @@ from msgspec import Struct
 
 from checkpointd.clock import Clock, SystemClock
 from checkpointd.vault import disk, layout
-from checkpointd.vault.errors import CheckpointExists, MissingObject, NoCheckpoint, StoreError
+from checkpointd.vault.errors import (
+    CheckpointExists,
+    MissingObject,
+    NoCheckpoint,
+    ReadOnlyStore,
+    StoreError,
+    StoreFull,
+)
+from checkpointd.vault.eventlog import EventLog
+from checkpointd.vault.inspection import Inspection, quarantined, set_aside
 from checkpointd.vault.layout import Problem
+from checkpointd.vault.maintenance import Damage, Maintenance, RollUp
 from checkpointd.vault.objects import (
     BLOB,
     COMMIT,
@@ -27,17 +37,11 @@ from checkpointd.vault.objects import (
     tree_entries,
 )
 from checkpointd.vault.packdir import PackFolder
-from checkpointd.vault.packs import Pack, PackBuilder, remove_pack
-from checkpointd.vault.refs import Refs
+from checkpointd.vault.packs import KEEP_ROLLING, KEEP_WRITING, Pack, PackBuilder, remove_pack, unkeep
+from checkpointd.vault.refs import CHECKPOINTS, EVENTS, PINS, ROLLING, Refs
 from checkpointd.vault.trees import EMPTY_TREE, Trees
 
 log = logging.getLogger(__name__)
-
-CHECKPOINTS = "refs/checkpoints/"
-ROLLING = "refs/rolling/"
-PINS = "refs/pins/"
-KEEP_ROLLING = "rolling"
-KEEP_WRITING = "writing"
 
 _CHECKPOINT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _UNREACHED = timedelta(minutes=2)
@@ -99,6 +103,7 @@ class Vault(Trees):
         self.problems: list[Problem] = []
         self._clock = clock
         self._refs = Refs(path)
+        self._maintenance = Maintenance(path, self._packs)
         self._writer = threading.RLock()
         self._unreached: dict[str, float] = {}  # rolling packs that no state has reached yet, and since when
 
@@ -115,13 +120,29 @@ class Vault(Trees):
         Raises NotAVault, NewerLayout, ReadOnlyStore."""
         layout.check_version(path)
         vault = cls(path, clock or SystemClock())
-        vault.problems += layout.heal(path)
-        vault._packs.refresh()
+        try:
+            vault._start()
+        except (ReadOnlyStore, StoreFull) as error:
+            vault._packs.refresh()
+            hint = "Checkpoints can be read; new ones need room, or the right to write there."
+            vault.problems.append(Problem(what=str(error), hint=hint))
         return vault
+
+    def _start(self) -> None:
+        self.problems += layout.heal(self.path)
+        with self._maintenance.alone() as held:
+            inspection = Inspection(self.path, self._packs, self._refs, self)
+            try:
+                inspection.run(alone=held is not None)
+            finally:
+                self.problems += inspection.problems
+        self.prune_rolling()
+        for pack in self._sync_rolling():
+            unkeep(pack.path)
 
     def close(self) -> None:
         """Lets go of all packs."""
-        self._packs = PackFolder(self.path / "objects")
+        self._packs.forget([pack.name for pack in self._packs.packs()])
 
     # Writing
 
@@ -208,10 +229,17 @@ class Vault(Trees):
         return RollingTree(files=entries[b"files"].hex(), modes=self.read_blob(entries[b"modes.json"]))
 
     def commit_checkpoint(
-        self, id_: str, entries: Mapping[bytes, bytes | TreeRef], *, message: str, when: datetime
+        self,
+        id_: str,
+        entries: Mapping[bytes, bytes | TreeRef],
+        *,
+        message: str,
+        when: datetime,
+        events: EventLog | None = None,
     ) -> str:
         """Makes a checkpoint: bytes are documents, TreeRefs are trees that a rolling state holds. It is on the disk,
-        whole, when this returns; its commit id. Raises CheckpointExists."""
+        whole, when this returns; its commit id. What `events` has so far rides in the same pack, under refs/events.
+        Raises CheckpointExists."""
         name = self._checkpoint_ref(id_)
         with self._writer:
             if self._refs.read(name) is not None:
@@ -222,6 +250,7 @@ class Vault(Trees):
                 repeated, synced = self._repeat_unsettled(builder, roots)
                 tree = builder.add(TREE, build_tree(self._checkpoint_entry(builder, *item) for item in entries.items()))
                 commit = builder.add(COMMIT, build_commit(tree, message, when))
+                log_commit = self._add_events(builder, events, when) if events is not None else None
                 path = builder.lay(self._packs.path, keep=f"{KEEP_WRITING} {commit.hex()}", sync=True)
             finally:
                 builder.discard()
@@ -233,9 +262,38 @@ class Vault(Trees):
                 raise
             self._packs.add(pack)
             self._packs.settle(repeated)
+            self._move_events(log_commit)
             for settled in [pack, *synced]:
-                disk.remove(str(settled.path.with_suffix(".keep")))
+                unkeep(settled.path)
             return commit.hex()
+
+    def _add_events(self, builder: PackBuilder, events: EventLog, when: datetime) -> bytes | None:
+        """The commit of the event log's segments, of which only the last and what came after it are written."""
+        saved = self._saved_segments()
+        # Should the file have lost what the vault has, the vault's copy stays.
+        changed = events.segments(max(0, len(saved) - 1))
+        merged = saved | {name: builder.add(BLOB, segment) for name, segment in changed.items()}
+        if merged == saved:
+            return None
+        tree = builder.add(TREE, build_tree((MODE_FILE, name, oid) for name, oid in merged.items()))
+        return builder.add(COMMIT, build_commit(tree, "events", when))
+
+    def _move_events(self, commit: bytes | None) -> None:
+        if commit is not None:
+            try:
+                self._refs.set(EVENTS, commit.hex())
+            except StoreError as error:  # the checkpoint stands; the next one brings the events along
+                log.warning("events not saved vault=%s reason=%s", self.path, error)
+
+    def _saved_segments(self) -> dict[bytes, bytes]:
+        commit = self._refs.read(EVENTS)
+        if commit is None:
+            return {}
+        return {entry.name: entry.oid for entry in self.read_tree(self.read_commit(commit).tree)}
+
+    def saved_events(self) -> bytes:
+        """The event log as the vault holds it."""
+        return b"".join(self.read_blob(oid) for _, oid in sorted(self._saved_segments().items()))
 
     def _checkpoint_ref(self, id_: str) -> str:
         if not _CHECKPOINT_ID.fullmatch(id_):
@@ -326,8 +384,10 @@ class Vault(Trees):
 
     def prune_rolling(self, keep_trees: Iterable[Oid] = ()) -> int:
         """Removes the rolling packs that no rolling state and none of these trees needs; how many that were."""
-        with self._writer:
-            if any(map(self._packs.must_sync, self._packs.rolling())):
+        with self._writer, self._maintenance.alone() as held:
+            if held is None:
+                return 0  # a roll-up may be reading them
+            if self._packs.has_large_rolling():
                 return 0  # a first capture: the checkpoint to come settles it, and looking through it takes long
             needed = self._needed_packs(map(raw_id, keep_trees))
             now = self._clock.monotonic()
@@ -363,6 +423,33 @@ class Vault(Trees):
         for pack in packs:
             self._unreached.pop(pack.name, None)
             remove_pack(pack.path)
+
+    def forget(self, ids: Iterable[str], *, cancel: Callable[[], bool] = lambda: False) -> RollUp:
+        """Removes checkpoints, pinned or not, and what only they held. The refs are gone even where the roll-up then
+        could not be done."""
+        ids = list(ids)
+        with self._writer:
+            self._refs.delete([self._checkpoint_ref(id_) for id_ in ids] + [PINS + id_ for id_ in ids])
+        return self.roll_up(cancel=cancel)
+
+    def roll_up(self, *, full: bool = False, cancel: Callable[[], bool] = lambda: False) -> RollUp:
+        """Makes few packs of many, in a niced child; captures and checkpoints go on meanwhile. Raises StoreError."""
+        with self._writer:
+            self._refs.pack((CHECKPOINTS, PINS))
+        return self._maintenance.roll_up(full=full, cancel=cancel)
+
+    def verify(self, *, cancel: Callable[[], bool] = lambda: False) -> list[Damage]:
+        """Proves every object and every link, and names the checkpoints that are no longer whole."""
+        return self._maintenance.verify(self, self._refs, cancel)
+
+    def quarantine(self, id_: str) -> None:
+        """Takes a damaged checkpoint out of use; its id stays known."""
+        with self._writer:
+            set_aside(self.path, self._refs, id_)
+
+    def quarantined(self) -> list[str]:
+        """The ids of the checkpoints that were taken out of use."""
+        return quarantined(self.path)
 
     def pack_count(self) -> int:
         """How many packs there are, rolling ones left out."""

@@ -145,10 +145,29 @@ class Trees:
             if sides != (None, None):
                 yield prefix + name, *sides
 
-    def missing_below(self, tree: Oid, known: set[bytes]) -> bytes | None:
-        """The first object that a tree reaches and the vault lacks or cannot read as a tree; `known` holds what was
-        looked at, and grows."""
-        pending = [raw_id(tree)]
+    def unreadable(self, commit: Oid) -> str:
+        """What of a commit's own objects cannot be read: commit, documents, the top of its trees; "" for nothing."""
+        try:
+            for entry in self.read_tree(self.read_commit(commit).tree):
+                if entry.is_tree:
+                    self.read_tree(entry.oid)
+                else:
+                    self.read_blob(entry.oid)
+        except (MissingObject, DamagedObject) as error:
+            return str(error).rstrip(".")
+        return ""
+
+    def lack(self, commit: Oid, known: set[bytes]) -> str:
+        """What a commit reaches and the vault does not hold; "" for nothing. `known` is what other calls have found,
+        and grows."""
+        lack = self.unreadable(commit)
+        if lack:
+            return lack
+        missing = self._missing_below(self.read_commit(commit).tree, known)
+        return f"it lacks the object {missing.hex()}" if missing else ""
+
+    def _missing_below(self, tree: bytes, known: set[bytes]) -> bytes | None:
+        pending = [tree]
         while pending:
             oid = pending.pop()
             if oid in known:
