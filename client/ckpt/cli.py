@@ -359,3 +359,7 @@ def _report_bug(terminal: Terminal) -> int:
     )
     traceback.print_exc()
     return _BUG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

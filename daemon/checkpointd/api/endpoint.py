@@ -13,7 +13,7 @@ from ckpt.contract.paths import quote
 from ckpt.contract.version import PROTOCOL, __version__
 
 _FIRST_INHERITED = 3  # sd_listen_fds(3)
-_BACKLOG = 512
+BACKLOG = 512
 
 
 class AlreadyRunning(Exception):
@@ -66,7 +66,7 @@ def bind(path: Path) -> socket.socket:
             listening.bind(str(beside))
         finally:
             os.umask(before)
-        listening.listen(_BACKLOG)
+        listening.listen(BACKLOG)
         beside.replace(path)
     except OSError:
         listening.close()

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator
 
+from checkpointd.api import endpoint
 from checkpointd.api.dispatch import Connection, Dispatcher, error_answer, notification
 from checkpointd.api.peer import peer_of
 from ckpt.contract import frames, methods
@@ -49,7 +50,9 @@ class Server:
 
     async def start(self, listening: socket.socket) -> None:
         """Answers from now on."""
-        self._server = await asyncio.start_unix_server(self._connected, sock=listening, limit=frames.MAX_REQUEST)
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=listening, limit=frames.MAX_REQUEST, backlog=endpoint.BACKLOG
+        )
 
     async def close(self, grace: float = 10.0) -> None:
         """Takes no more requests, finishes and answers those that were started, then lets all clients go."""
