@@ -121,7 +121,6 @@ class _State(Struct):
 
 
 _INPUT = Part(Input)
-_RESULT = Part(Result)
 _FAILURE = Part(Failure)
 
 
@@ -136,7 +135,7 @@ class ClaudeParser(JsonParser[Line]):
         self._state = _State()
 
     def feed(self, record: bytes, position: Position) -> list[Event]:
-        if _PASSED_OVER.search(record) and not _WANTED.search(record):
+        if not _WANTED.search(record) and _PASSED_OVER.search(record):
             self.counts.records += 1
             return []
         return super().feed(record, position)
@@ -363,7 +362,9 @@ class ClaudeParser(JsonParser[Line]):
                 found.append(UserTurn(position=place.position, at=place.at, text=text))
 
     def _result(self, block: Block, record: Line, place: "_Place", found: list[Event]) -> None:
-        note, beside = self._beside(record.toolUseResult, place)
+        given = record.toolUseResult
+        note = given if isinstance(given, str) else ""
+        beside = given if isinstance(given, Result) else Result()
         text = _text(block.content)
         decision = record.permissionDecision.decision if record.permissionDecision else None
         outcome = claude_outcomes.outcome(
@@ -393,13 +394,6 @@ class ClaudeParser(JsonParser[Line]):
         )
         if call and outcome == "ok" and call.tool in ("TaskCreate", "TaskUpdate"):
             self._task(call, beside, text, place, found)
-
-    def _beside(self, raw: Raw, place: "_Place") -> tuple[str, Result]:
-        """What the log keeps beside a result: a short text, or an object."""
-        start = bytes(memoryview(raw)[:1])
-        if start == b"{":
-            return "", self.read_as(_RESULT, raw, place.position)
-        return (_string(raw) if start == b'"' else ""), Result()
 
     def _task(self, call: _Call, beside: Result, text: str, place: "_Place", found: list[Event]) -> None:
         tasks = self._state.tasks

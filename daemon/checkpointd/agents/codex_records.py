@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 
-class Line(Struct):
+class Line(Struct, gc=False):
     """One line: an envelope around a payload, or (before autumn 2025) a bare header or item."""
 
     type: str | None = None
@@ -17,11 +17,11 @@ class Line(Struct):
     record_type: str | None = None
 
 
-class Git(Struct):
+class Git(Struct, gc=False):
     branch: str | None = None
 
 
-class Meta(Struct):
+class Meta(Struct, gc=False):
     """The header of a rollout."""
 
     id: str | None = None
@@ -36,38 +36,38 @@ class Meta(Struct):
     git: Git | None = None
 
 
-class Spawn(Struct):
+class Spawn(Struct, gc=False):
     parent_thread_id: str | None = None
 
 
-class SubagentKind(Struct):
+class SubagentKind(Struct, gc=False):
     thread_spawn: Spawn | None = None
 
 
-class Source(Struct):
+class Source(Struct, gc=False):
     """Where a rollout comes from, when it was not a person."""
 
     subagent: Raw = Raw(b"")
 
 
-class Context(Struct):
+class Context(Struct, gc=False):
     cwd: str | None = None
     model: str | None = None
     effort: str | None = None
 
 
-class Content(Struct):
+class Content(Struct, gc=False):
     type: str = ""
     text: str | None = None
 
 
-class Action(Struct):
+class Action(Struct, gc=False):
     type: str = ""
     command: list[str] | None = None
     working_directory: str | None = None
 
 
-class Item(Struct):
+class Item(Struct, gc=False):
     """A `response_item`: what went to the model or came from it."""
 
     type: str = ""
@@ -82,7 +82,7 @@ class Item(Struct):
     action: Action | None = None
 
 
-class Arguments(Struct):
+class Arguments(Struct, gc=False):
     """What a function was called with."""
 
     cmd: str | None = None
@@ -93,20 +93,20 @@ class Arguments(Struct):
     session_id: int | None = None
 
 
-class Step(Struct):
+class Step(Struct, gc=False):
     step: str = ""
     status: str = ""
 
 
-class Change(Struct):
+class Change(Struct, gc=False):
     move_path: str | None = None
 
 
-class Problem(Struct):
+class Problem(Struct, gc=False):
     message: str | None = None
 
 
-class Thread(Struct):
+class Thread(Struct, gc=False):
     """An item of the paginated history: something that is done."""
 
     type: str = ""
@@ -129,27 +129,27 @@ class Thread(Struct):
     error: Problem | str | None = None
 
 
-class Tokens(Struct):
+class Tokens(Struct, gc=False):
     input_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_input_tokens: int = 0
     output_tokens: int = 0
 
 
-class TokenInfo(Struct):
+class TokenInfo(Struct, gc=False):
     total_token_usage: Tokens | None = None
 
 
-class UsageRecord(Struct):
+class UsageRecord(Struct, gc=False):
     thread_token_usage: Tokens | None = None
 
 
-class Invocation(Struct):
+class Invocation(Struct, gc=False):
     server: str | None = None
     tool: str | None = None
 
 
-class Happening(Struct):
+class Happening(Struct, gc=False):
     """An `event_msg`: what the screen showed."""
 
     type: str = ""
@@ -171,18 +171,18 @@ class Happening(Struct):
     thread_name: str | None = None
 
 
-class OldOutput(Struct):
+class OldOutput(Struct, gc=False):
     """The JSON that stands in the text of an old command's output."""
 
     output: str | None = None
     metadata: "OldMetadata | None" = None
 
 
-class OldMetadata(Struct):
+class OldMetadata(Struct, gc=False):
     exit_code: int | None = None
 
 
-class OutputObject(Struct):
+class OutputObject(Struct, gc=False):
     content: str | list[Content] | None = None
     output: str | None = None
     success: bool | None = None

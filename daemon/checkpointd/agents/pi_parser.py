@@ -39,7 +39,7 @@ _BLOCKS = {"text", "thinking", "toolCall", "image"}
 _CALLS_LIMIT = 256
 
 
-class _Block(Struct):
+class _Block(Struct, gc=False):
     type: str = ""
     text: str | None = None
     id: str = ""
@@ -47,11 +47,11 @@ class _Block(Struct):
     arguments: Raw = Raw(b"{}")
 
 
-class _Cost(Struct):
+class _Cost(Struct, gc=False):
     total: float | None = None
 
 
-class _Usage(Struct):
+class _Usage(Struct, gc=False):
     input: int = 0
     output: int = 0
     cacheRead: int = 0  # noqa: N815 - the log's spelling
@@ -59,7 +59,7 @@ class _Usage(Struct):
     cost: _Cost | None = None
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     role: str = ""
     content: str | list[_Block] | None = None
     model: str | None = None
@@ -74,7 +74,7 @@ class _Message(Struct):
     cancelled: bool | None = None
 
 
-class _Entry(Struct):
+class _Entry(Struct, gc=False):
     """One record of any type."""
 
     type: str = ""
@@ -92,7 +92,7 @@ class _Entry(Struct):
     usage: _Usage | None = None
 
 
-class _Arguments(Struct):
+class _Arguments(Struct, gc=False):
     command: str | None = None
     path: str | None = None
 
