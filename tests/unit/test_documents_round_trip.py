@@ -95,7 +95,7 @@ def test_keys_stand_in_their_order_and_every_field_has_a_place() -> None:
 
 def test_what_must_be_stated_is_stated_though_it_says_nothing() -> None:
     record = full_record()
-    needed = "id seq name title created_at source trigger cause reason project tree".split()
+    needed = ["id", "seq", "name", "title", "created_at", "source", "trigger", "cause", "reason", "project", "tree"]
     bare = Record(**{name: getattr(record, name) for name in needed})
     written = yaml.safe_load(record_yaml(bare))
     assert written["schema"] == 1

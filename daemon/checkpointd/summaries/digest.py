@@ -34,6 +34,7 @@ _ANSWER_LIMIT = 600
 _COMMAND_LIMIT = 300
 _ERROR_LIMIT = 300
 _SHORT_LIMIT = 200
+_RESULT_LIMIT = 120
 _TURNS = 60
 _TURN_FILES = 50
 _TURN_RESULTS = 12
@@ -296,7 +297,7 @@ def _ran(digest: Digest, call: PendingCall, result: ToolResult, error: str) -> N
     digest.commands[call.command] = run  # at the end: the order is that of the last runs
     digest.commands_left_out += _bound(digest.commands, _COMMANDS)
     if digest.turn is not None:
-        digest.turn.results = [*digest.turn.results, f"{line(call.command, 120)}: {_how(result)}"][-_TURN_RESULTS:]
+        digest.turn.results = [*digest.turn.results, f"{call.command[:_RESULT_LIMIT]}: {_how(result)}"][-_TURN_RESULTS:]
     _gate(digest, call, result)
 
 

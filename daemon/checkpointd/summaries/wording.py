@@ -27,7 +27,7 @@ def error_head(output: str, limit: int) -> str:
     """The line of a failed command's output that says most: pytest's `E` line, else the last that names an error,
     else the last one."""
     lines = [
-        stripped for raw in output[-16384:].splitlines() if (stripped := raw.strip()) and not _NOISE.match(stripped)
+        stripped for raw in output[-8192:].splitlines() if (stripped := raw.strip()) and not _NOISE.match(stripped)
     ]
     if not lines:
         return ""

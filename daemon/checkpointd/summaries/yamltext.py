@@ -7,6 +7,7 @@ works. What is written here is read back by PyYAML (the tests compare), and by p
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -55,9 +56,7 @@ def _sequence(value: Sequence[object], indent: str, lines: list[str]) -> None:
 def scalar(value: object) -> str:
     """One value on one line."""
     if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
-            return value
-        return _quoted(value)
+        return _text(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -71,6 +70,14 @@ def scalar(value: object) -> str:
     if isinstance(value, float):
         return _number(value)
     return str(value)
+
+
+@lru_cache(4096)
+def _text(value: str) -> str:
+    # Cached: keys and words such as "modify" come back thousands of times.
+    if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
+        return value
+    return _quoted(value)
 
 
 def _number(value: float) -> str:
