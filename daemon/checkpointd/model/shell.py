@@ -198,7 +198,7 @@ class _Parser:
             if char == "(" and not self.fish:
                 return self.parenthesis()
             word = self.peek_word()
-            if word in ("!", "time"):
+            if word in ("!", "coproc"):
                 self.at += len(word)
                 return self.node(closing)
             if function := self.function():

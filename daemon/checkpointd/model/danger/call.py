@@ -58,7 +58,7 @@ class Call(Struct, frozen=True):
         for value in values:
             path = self.path(value)
             if path is None:
-                found += self._lost(value, effects)
+                found += self._lost(value, effects) if self.scene.speaks_of_work() else []
             elif not self.scene.is_present(path):
                 self.scene.created.add(path)
             else:

@@ -260,7 +260,7 @@ class _Python:
         self.values: dict[str, Value] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.modules: dict[str, str] = {}
-        self.imported: dict[str, str] = {}
+        self.imported: dict[str, tuple[str, str]] = {}  # name here: module, name there
         self.visited: set[str] = set()
         self.read_paths: set[str] = set()  # a file that was read is there: writing it replaces something
         self.found: list[Danger] = []
@@ -273,7 +273,9 @@ class _Python:
             elif isinstance(node, ast.Import):
                 self.modules.update({alias.asname or alias.name: alias.name for alias in node.names})
             elif isinstance(node, ast.ImportFrom):
-                self.imported.update({alias.asname or alias.name: node.module or "" for alias in node.names})
+                self.imported.update(
+                    {alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names}
+                )
         self.read(self.tree.body)
         return self.found
 
@@ -363,13 +365,15 @@ class _Python:
     def name(self, function: ast.expr) -> str:
         if isinstance(function, ast.Attribute):
             return function.attr
-        return function.id if isinstance(function, ast.Name) else ""
+        if isinstance(function, ast.Name):
+            return self.imported.get(function.id, ("", function.id))[1]
+        return ""
 
     def module(self, function: ast.expr) -> str:
         """The module that a function is called from, "" where it is a method of something else."""
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
             return self.modules.get(function.value.id, "")
-        return self.imported.get(function.id, "") if isinstance(function, ast.Name) else ""
+        return self.imported.get(function.id, ("", ""))[0] if isinstance(function, ast.Name) else ""
 
     def judge(self, node: ast.Call) -> None:
         name, module = self.name(node.func), self.module(node.func)

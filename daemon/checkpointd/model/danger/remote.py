@@ -72,7 +72,7 @@ def _verbs(call: Call) -> list[Danger]:
         if (
             word in _VERBS
             or head in ("delete", "terminate", "purge", "destroy", "deregister", "release")
-            or word.endswith((":delete", ":destroy", ":remove"))
+            or word.endswith((":delete", ":destroy", ":remove", ":reset"))
         ):
             return _OUTSIDE
     return []
@@ -266,7 +266,7 @@ REMOTE: dict[str, Handler] = {
     "etcdctl": _subcommand("del"), "crontab": lambda call: _OUTSIDE if call.has("-r") else [],
     "ssh": _ssh, "docker": _docker, "podman": _docker, "nerdctl": _docker, "docker-compose": _docker,
     "podman-compose": _docker, "borg": _subcommand("delete", "prune"), "restic": _subcommand("forget", "prune"),
-    **dict.fromkeys(("prisma", "alembic", "rails", "rake", "artisan", "mix", "knex", "sequelize", "sequelize-cli", "diesel",
+    **dict.fromkeys(("prisma", "alembic", "rails", "artisan", "mix", "knex", "sequelize", "sequelize-cli", "diesel",
                      "sqlx", "typeorm", "supabase", "django-admin", "flask", "drizzle-kit", "dotnet-ef", "goose-db", "ef"),
                     _database_task),
     "mkfs": _drops, "mkfs.ext4": _drops, "wipefs": _drops, "fdisk": lambda call: [],

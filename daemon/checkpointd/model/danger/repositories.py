@@ -84,7 +84,7 @@ def _in_place(call: Call, operands: Sequence[Value], first: str = "overwrites") 
     paths: list[str] = []
     for value in operands or [Value(".")]:
         path = call.path(Value(re.sub(r"^:(?:/|\(top\))", "", value.text) or ".", value.known, value.glob))
-        if path is None:
+        if path is None or "*" in path:
             return [destroys(effects, None)]  # type: ignore[arg-type]
         paths.append(path)
     return [destroys(effects, paths)]  # type: ignore[arg-type]

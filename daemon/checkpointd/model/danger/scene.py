@@ -102,6 +102,10 @@ class Scene:
             for clause in self._clauses
         )
 
+    def speaks_of_work(self) -> bool:
+        """Whether the context says that there is something to lose, wherever it is."""
+        return any(_KEPT.search(clause) and not _ABSENT.search(clause) for clause in self._clauses)
+
     def is_folder(self, path: str) -> bool:
         return path == "." or (self.exists is not None and self.exists(path + "/."))
 

@@ -41,7 +41,7 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
     "chpst": ("u", 0), "flock": ("w E timeout", 1), "watch": ("n d interval", 0), "and": ("", 0), "or": ("", 0),
     "not": ("", 0), "begin": ("", 0), "else": ("", 0), "noglob": ("", 0), "nocorrect": ("", 0), "systemd-run": ("p u", 0),
     "catchsegv": ("", 0), "taskset": ("", 1), "direnv": ("", 1), "proxychains4": ("f", 0), "dotenv": ("e f", 0),
-    "cross-env": ("", 0), "env-cmd": ("f", 0), "xvfb-run": ("s n", 0),
+    "cross-env": ("", 0), "entr": ("", 0), "env-cmd": ("f", 0), "xvfb-run": ("s n", 0),
 }  # fmt: skip
 _RUNNERS: dict[str, tuple[str, ...]] = {
     "poetry": ("run",), "uv": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "rye": ("run",),
@@ -174,7 +174,7 @@ class Walker:
     def values(self, word: Word) -> list[Value]:
         """The words that expansion makes of one."""
         texts: list[str] = []
-        known, glob, splits = True, False, False
+        glob, splits = False, False
         for part in word.parts:
             if part.kind == "text":
                 texts.append(part.text)
@@ -183,14 +183,13 @@ class Walker:
                 texts.append(part.text)
             else:
                 text = self.substituted(part.kind, part.text)
-                known = known and UNKNOWN_PIECE not in text
                 glob = glob or any(c in text for c in "*?")
                 splits = splits or (not part.quoted or part.text == "@")
                 texts.append(text)
         text = "".join(texts)
         if splits and " " in text.strip():
             return [Value(piece, UNKNOWN_PIECE not in piece, glob) for piece in text.split()]
-        return [Value(text, known, glob)]
+        return [Value(text, UNKNOWN_PIECE not in text, glob)]
 
     def substituted(self, kind: str, source: str) -> str:
         if kind == "variable":
@@ -398,14 +397,14 @@ class Walker:
             return
         operands = [value for value in given.operands if value.text != "-"]
         if given.values.get("m"):
-            self.found += [] if not is_database_task(call) else REMOTE["flask"](call)
+            self.found += [] if not is_database_task(call) else REMOTE["django-admin"](call)
             return
         if not operands or "<" in operands[0].text:
             if call.stdin is not None and call.stdin.text is not None:
                 self.found += programs.judge(call, language, call.stdin.text)
             return
         if is_database_task(call):
-            self.found += REMOTE["flask"](call)
+            self.found += REMOTE["django-admin"](call)
         elif language in _SCRIPTS:
             self.task(call)
         elif _DESTRUCTIVE_WORD.search(operands[0].text):
@@ -442,8 +441,8 @@ class Walker:
             if words == ["unpublish"]:
                 self.found += REMOTE["npm-unpublish"](call)
                 return
-        if is_database_task(call):
-            self.found += REMOTE["flask"](call)
+        if call.name == "rake" and is_database_task(call):
+            self.found += REMOTE["django-admin"](call)
         elif any(_DESTRUCTIVE_WORD.search(word) for word in words):
             self.found.append(UNKNOWN)
 
@@ -671,7 +670,9 @@ def _parallel(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> Non
 
 
 def _su(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None:
-    for value in options(args, "c command s shell").values.get("c", []):
+    """su, script and nix-shell: a command line in one argument."""
+    given = options(args, "c command s shell run")
+    for value in [*given.values.get("c", []), *given.values.get("command", []), *given.values.get("run", [])]:
         walker.found += walker.judged(value.text)
 
 
@@ -691,7 +692,7 @@ def _nothing(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None
 _BUILTINS = {
     "cd": _cd, "chdir": _cd, "pushd": _cd, "popd": _dash, "eval": _eval, "source": _source, ".": _source, "trap": _trap,
     "export": _declare, "local": _declare, "declare": _declare, "readonly": _declare, "typeset": _declare, "read": _read,
-    "set": _set, "env": _env, "xargs": _xargs, "gxargs": _xargs, "parallel": _parallel, "su": _su, "runuser": _su, "cmd": _cmd,
+    "set": _set, "env": _env, "xargs": _xargs, "gxargs": _xargs, "parallel": _parallel, "su": _su, "runuser": _su, "script": _su, "nix-shell": _su, "cmd": _cmd,
     "cmd.exe": _cmd, "echo": _nothing, "printf": _nothing, "alias": _nothing, "which": _nothing, "type": _nothing,
     "man": _nothing, "help": _nothing, "history": _nothing, "[": _nothing, "test": _nothing, "exit": _nothing,
 }  # fmt: skip
