@@ -209,6 +209,15 @@ def test_a_destructive_command_asks_for_the_files_from_before_it(session: Sessio
     assert "rm -rf src" in request.reason
 
 
+def test_overwriting_a_captured_file_is_destructive_and_writing_a_new_one_is_not(session: Session) -> None:
+    session.give(Entered(worktree="w1", root="/p", now=at(4)))
+    call = ToolCall(
+        position=Position(0, 50), at=at(10), call_id="c", tool="b", kind="shell", command="> a.py", cwd="/p"
+    )
+    assert session.give(LogEvent(event=call, exists=lambda path: path == "b.py")) == []
+    assert len(session.give(LogEvent(event=call, exists=lambda path: path == "a.py"))) == 1
+
+
 def test_a_command_in_the_reason_holds_no_secret(session: Session) -> None:
     (request,) = session.remove(10, "rm -rf src && TOKEN=ghp_" + "a1B2" * 9 + " ./run")
     assert "a1B2a1B2" not in request.reason

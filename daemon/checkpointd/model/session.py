@@ -8,6 +8,7 @@ value that can be stored at any moment; what is stored and read back goes on as 
                        └───────────work───────┴────────────work─────────────┘
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
@@ -106,10 +107,15 @@ class SessionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogEvent(Struct, frozen=True, kw_only=True, tag=True):
-    """The log says something; `now` is when it was read."""
+    """The log says something; `now` is when it was read.
+
+    `exists` tells whether a path below the root of the call's work tree is among the captured files; without it a
+    write over an existing file is taken for a new one.
+    """
 
     event: Event
     now: datetime | None = None
+    exists: Callable[[str], bool] | None = None
 
 
 class Seen(Struct, frozen=True, kw_only=True, tag=True):
@@ -407,7 +413,7 @@ def _destructive(state: SessionState, given: LogEvent, policy: Policy) -> Step:
         return state, ()
     cwd = call.cwd or state.cwd
     tree = _work_tree(state, cwd)
-    verdict = danger.assess(call.command, cwd, tree.root)
+    verdict = danger.assess(call.command, cwd, tree.root, exists=given.exists)
     if verdict.label != "destroys":
         return state, ()
     at = call.at or given.now
