@@ -194,7 +194,7 @@ def _open(path: bytes, env: Mapping[str, str], note: Callable[[str], None]) -> s
         try:
             channel.settimeout(frames.PATIENCE_SECONDS)
             channel.connect(path)
-            _check_owner(channel)
+            check_owner(channel)
         except BlockingIOError:
             # Its queue of clients is full: it does not take them, so it is as good as stopped.
             channel.close()
@@ -212,7 +212,7 @@ def _open(path: bytes, env: Mapping[str, str], note: Callable[[str], None]) -> s
             return channel
 
 
-def _check_owner(channel: socket.socket) -> None:
+def check_owner(channel: socket.socket) -> None:
     """Refuses a daemon of another user: it would be told what we keep, and tell us what it likes."""
     if sys.platform != "linux":
         return
