@@ -1,0 +1,236 @@
+"""Which directory belongs to which project, and the open vaults of projects."""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from checkpointd.catalog.catalog import Catalog
+from checkpointd.catalog.rows import Mark, ProjectRow, WorktreeRow
+from checkpointd.clock import Clock
+from checkpointd.model.paths import quote
+from checkpointd.vault import repository
+from checkpointd.vault.eventlog import EventLog
+from checkpointd.vault.repository import Repository
+from checkpointd.vault.store import Vault
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Root(Struct, frozen=True):
+    """The directory that is protected for somebody who works in `asked`."""
+
+    path: Path
+    repository: Repository | None
+
+
+class NoRoot(Struct, frozen=True):
+    """Why nothing is protected for a directory."""
+
+    why: str
+
+
+class Project:
+    """One project with its vault open. `lock` is held by whoever writes the vault."""
+
+    def __init__(self, row: ProjectRow, folder: Path, vault: Vault, events: EventLog) -> None:
+        self.row = row
+        self.folder = folder
+        self.vault = vault
+        self.events = events
+        self.lock = asyncio.Lock()
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+
+def text_of(path: Path) -> str:
+    """A path as records spell it."""
+    return quote(os.fsencode(path))
+
+
+def root_of(directory: Path, home: Path) -> Root | NoRoot:
+    """The git top level that holds `directory`, else the directory itself; never a home, `/` or a folder of them.
+
+    Reads the file system: call it in a worker.
+    """
+    try:
+        real = directory.resolve(strict=True)
+    except OSError as error:
+        return NoRoot(f"{directory} cannot be reached: {error.strerror}")
+    if not real.is_dir():
+        real = real.parent
+    found = repository.find(real)
+    path = found.top if found is not None else real
+    home = home.resolve()
+    if path == home or path in home.parents:
+        return NoRoot(f"{path} is a home directory or holds one: it is never captured as a whole")
+    if path in (Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - shared by everybody, so it is nobody's project
+        return NoRoot(f"{path} is shared by everything: it is never captured as a whole")
+    return Root(path, found)
+
+
+def marks_of(root: Root) -> dict[str, Mark]:
+    """What a work tree is recognised by after a move: device and inode of the root and of its git dir, remotes."""
+    info = root.path.stat()
+    marks: dict[str, Mark] = {"device": info.st_dev, "inode": info.st_ino}
+    if root.repository is not None:
+        git = root.repository.git_dir.stat()
+        marks |= {"git_inode": git.st_ino, "common": text_of(root.repository.common_dir)}
+        marks["remotes"] = list(root.repository.remotes())
+    return marks
+
+
+def moved(marks: dict[str, Mark], candidate: dict[str, Mark]) -> bool:
+    """Whether two marks of a vanished root agree with those of a new one."""
+    agree = 0
+    if marks.get("inode") == candidate.get("inode") and marks.get("device") == candidate.get("device"):
+        agree += 1
+    for key in ("git_inode", "remotes"):
+        if candidate.get(key) and marks.get(key) == candidate.get(key):
+            agree += 1
+    if "git_inode" not in candidate and "git_inode" not in marks:
+        agree *= 2  # a plain directory has nothing but its inode
+    return agree >= 2
+
+
+class Projects:
+    """Finds, makes and opens projects. Used from the event loop; the file system is read in workers."""
+
+    def __init__(
+        self, *, folder: Path, home: Path, catalog: Catalog, clock: Clock, pool: Executor, random_hex: Callable[[], str]
+    ) -> None:
+        self._folder = folder
+        self._home = home
+        self._catalog = catalog
+        self._clock = clock
+        self._pool = pool
+        self._random_hex = random_hex
+        self._open: dict[str, Project] = {}
+        self._making = asyncio.Lock()  # two sessions that start in one new directory make one project
+
+    async def root(self, directory: Path) -> Root | NoRoot:
+        """The root that a session in `directory` works in."""
+        return await self._run(lambda: root_of(directory, self._home))
+
+    def known(self, root: Path) -> WorktreeRow | None:
+        """The work tree at exactly this root, if it is known."""
+        return self._catalog.worktree_at(text_of(root))
+
+    async def worktree(self, root: Root) -> WorktreeRow:
+        """The work tree at `root`: known, moved here, one more of its repository, or new."""
+        async with self._making:
+            marks = await self._run(lambda: marks_of(root))
+            row = self.known(root.path)
+            if row is not None:
+                return self._seen(row, root, marks)
+            return await self._moved_here(root, marks) or await self._made(root, marks)
+
+    def _seen(self, row: WorktreeRow, root: Root, marks: dict[str, Mark]) -> WorktreeRow:
+        now = self._clock.now()
+        row = msgspec.structs.replace(row, root=text_of(root.path), last_seen=now)
+        self._catalog.put_worktree(row)
+        project = self._catalog.project(row.project)
+        if project is not None:
+            known = {**project.marks, **{f"{row.id}.{key}": value for key, value in marks.items()}}
+            self._catalog.put_project(msgspec.structs.replace(project, marks=known))
+        return row
+
+    async def _moved_here(self, root: Root, marks: dict[str, Mark]) -> WorktreeRow | None:
+        for row in self._catalog.worktrees():
+            project = self._catalog.project(row.project)
+            if project is None:
+                continue
+            own = {k.removeprefix(f"{row.id}."): v for k, v in project.marks.items() if k.startswith(f"{row.id}.")}
+            if moved(own, marks) and not await self._run(lambda row=row: Path(row.root).exists()):  # type: ignore[misc]
+                log.info("project moved project=%s worktree=%s", row.project, row.id)
+                return self._seen(row, root, marks)
+        return None
+
+    async def _made(self, root: Root, marks: dict[str, Mark]) -> WorktreeRow:
+        now = self._clock.now()
+        project = self._sibling(marks)
+        if project is None:
+            project = ProjectRow(
+                id=self._random_hex()[:12],
+                name=root.path.name,
+                kind="git" if root.repository else "plain",
+                created_at=now,
+            )
+            self._catalog.put_project(project)
+            log.info("project new project=%s kind=%s", project.id, project.kind)
+        row = WorktreeRow(
+            id=self._random_hex()[:12], project=project.id, root=text_of(root.path), first_seen=now, last_seen=now,
+            gitdir=text_of(root.repository.git_dir) if root.repository else None,
+        )  # fmt: skip
+        return self._seen(row, root, marks)
+
+    def _sibling(self, marks: dict[str, Mark]) -> ProjectRow | None:
+        """The project that another work tree of the same repository belongs to."""
+        common = marks.get("common")
+        if common is None:
+            return None
+        for project in self._catalog.projects():
+            if any(key.endswith(".common") and value == common for key, value in project.marks.items()):
+                return project
+        return None
+
+    async def open(self, project_id: str) -> Project:
+        """The project with its vault open; made where it has none yet. Raises StoreError."""
+        project = self._open.get(project_id)
+        if project is not None:
+            return project
+        async with self._making:
+            if project_id in self._open:
+                return self._open[project_id]
+            row = self._catalog.project(project_id)
+            if row is None:
+                raise KeyError(project_id)
+            folder = self._folder / project_id
+            vault, events = await self._run(lambda: _opened(folder, row))
+            project = Project(row, folder, vault, events)
+            self._open[project_id] = project
+            return project
+
+    def opened(self) -> list[Project]:
+        """The projects whose vaults are open."""
+        return list(self._open.values())
+
+    async def remove(self, project_id: str) -> None:
+        """Deletes the project's vault, events and rows."""
+        project = self._open.pop(project_id, None)
+        if project is not None:
+            await self._run(project.vault.close)
+        await self._run(lambda: shutil.rmtree(self._folder / project_id, ignore_errors=True))
+        for checkpoint in self._catalog.checkpoint_ids(project_id):
+            self._catalog.remove_checkpoint(checkpoint)
+        self._catalog.remove_project(project_id)
+
+    async def close(self) -> None:
+        for project in self._open.values():
+            await self._run(project.vault.close)
+        self._open.clear()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _opened(folder: Path, row: ProjectRow) -> tuple[Vault, EventLog]:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / "vault.git"
+    vault = Vault.open(path) if path.exists() else Vault.create(path)
+    (folder / "project.json").write_bytes(msgspec.json.encode(row))
+    return vault, EventLog(folder / "events.jsonl")

@@ -1,0 +1,170 @@
+"""Which work trees are under protection now: each is watched and captured by one LiveTree."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TypeVar
+
+from checkpointd.catalog.catalog import Catalog
+from checkpointd.catalog.rows import WorktreeRow
+from checkpointd.clock import Clock
+from checkpointd.config import Config
+from checkpointd.engine.errors import Refused
+from checkpointd.engine.projects import NoRoot, Project, Projects, Root
+from checkpointd.engine.tree import Listener, LiveTree
+from checkpointd.model.capture import Captured
+from checkpointd.model.paths import unquote
+from checkpointd.summaries import documents
+from checkpointd.vault import scan
+from checkpointd.vault.capture import CaptureCancelled, CaptureFailed
+from checkpointd.vault.errors import StoreError
+from checkpointd.watch.project import ProjectWatch
+from checkpointd.watch.tree import Hub
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def path_of(text: str) -> Path:
+    """The path that a record spells."""
+    return Path(os.fsdecode(unquote(text)))
+
+
+class Protection:
+    """Starts and stops the LiveTrees. Used from the event loop."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        projects: Projects,
+        hub: Hub,
+        clock: Clock,
+        pool: Executor,
+        config: Callable[[], Config],
+        listener: Listener,
+    ) -> None:
+        self._catalog = catalog
+        self._projects = projects
+        self._hub = hub
+        self._clock = clock
+        self._pool = pool
+        self._config = config
+        self._listener = listener
+        self._trees: dict[str, LiveTree] = {}
+        self._starts: dict[str, asyncio.Task[None]] = {}
+        self.refusals: dict[str, str] = {}  # directory → why nothing is protected there
+
+    def trees(self) -> list[LiveTree]:
+        """The trees that are watched, or about to be."""
+        return list(self._trees.values())
+
+    def get(self, worktree: str) -> LiveTree | None:
+        return self._trees.get(worktree)
+
+    async def enter(self, directory: Path) -> LiveTree | None:
+        """The tree that work in `directory` belongs to, under protection from now on; None where none may be.
+
+        Returns as soon as the watch is begun: the first capture goes on in the background.
+        """
+        root = await self._projects.root(directory)
+        if isinstance(root, NoRoot):
+            self.refusals[str(directory)] = root.why
+            return None
+        self.refusals.pop(str(directory), None)
+        if self.excluded(root.path):
+            return None
+        row = await self._projects.worktree(root)
+        project = self._catalog.project(row.project)
+        if project is None or project.paused or self._config().paused or self._catalog.value("paused") == "1":
+            return None
+        return await self.protect(row, root)
+
+    def excluded(self, root: Path) -> bool:
+        """Whether the user's config leaves this project out."""
+        return any(root == Path(text).expanduser() for text in self._config().exclude_projects)
+
+    async def protect(self, row: WorktreeRow, root: Root) -> LiveTree:
+        """The work tree's LiveTree, started where it is not running. Raises StoreError."""
+        tree = self._trees.get(row.id)
+        if tree is not None:
+            return tree
+        project = await self._projects.open(row.project)
+        if row.id in self._trees:  # somebody else was faster while the vault was opened
+            return self._trees[row.id]
+        tree = LiveTree(
+            project_id=project.id,
+            worktree_id=row.id,
+            root=root.path,
+            vault=project.vault,
+            limits=self._config().capture,
+            clock=self._clock,
+            pool=self._pool,
+            lock=project.lock,
+            listener=self._listener,
+        )
+        self._trees[row.id] = tree
+        task = asyncio.get_running_loop().create_task(self._start(tree, project, root))
+        self._starts[row.id] = task
+        task.add_done_callback(lambda _: self._starts.pop(row.id, None))
+        return tree
+
+    async def _start(self, tree: LiveTree, project: Project, root: Root) -> None:
+        try:
+            newest = self._catalog.newest(tree.worktree_id)
+            resumed = await self._run(lambda: _held(project, newest.record.id)) if newest is not None else None
+            ignored = await self._run(lambda: scan.ignored_folders(project.vault, root.path, root.repository))
+            watch = ProjectWatch(self._hub, root.path, tree, skip=Skipped(ignored), clock=self._clock)
+            git_dirs = []
+            if root.repository is not None:
+                git_dirs = list(dict.fromkeys((root.repository.git_dir, root.repository.common_dir)))
+            captured = await tree.start(watch, git_dirs, resumed)
+            log.info("protected worktree=%s files=%d", tree.worktree_id, captured.coverage.captured)
+        except (CaptureFailed, StoreError) as error:
+            log.error("protection failed worktree=%s error=%s", tree.worktree_id, type(error).__name__)
+        except CaptureCancelled:
+            return
+
+    async def stop(self, worktree: str) -> None:
+        """Ends the protection of one work tree."""
+        tree = self._trees.pop(worktree, None)
+        if tree is not None:
+            await self._ended(worktree, tree)
+
+    async def close(self) -> None:
+        """Ends all protection; running captures are cancelled."""
+        for worktree, tree in list(self._trees.items()):
+            await self._ended(worktree, tree)
+        self._trees.clear()
+
+    async def _ended(self, worktree: str, tree: LiveTree) -> None:
+        await tree.stop()
+        if (task := self._starts.get(worktree)) is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def for_client(self, directory: Path) -> LiveTree:
+        """The tree that a client means by `directory`. Raises Refused where nothing may be protected."""
+        tree = await self.enter(directory)
+        if tree is None:
+            raise Refused(
+                self.refusals.get(str(directory), f"Nothing is captured in {directory}: it is paused or excluded.")
+            )
+        return tree
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _held(project: Project, checkpoint: str) -> Captured | None:
+    """The state that a checkpoint holds, to go on from; None where it cannot be read. Blocks."""
+    try:
+        held = project.vault.checkpoint(checkpoint)
+        coverage = documents.parse_coverage(held.document("coverage.json"))
+        taken_at = documents.parse_record(held.document("record.yaml")).record.created_at
+        return Captured(files=held.files, modes=held.document("modes.json"), coverage=coverage, taken_at=taken_at)
+    except (StoreError, KeyError, documents.BadDocument) as error:
+        log.warning("resume failed id=%s error=%s", checkpoint, type(error).__name__)
+        return None

@@ -1,0 +1,330 @@
+"""One work tree under protection: watched, captured while it changes, ready for any trigger."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from checkpointd.clock import Clock
+from checkpointd.config import CaptureConfig
+from checkpointd.model.capture import Captured
+from checkpointd.vault.capture import CaptureCancelled, CaptureFailed, WorkTree
+from checkpointd.vault.errors import StoreError
+from checkpointd.vault.rolling import Rolling
+from checkpointd.vault.store import Vault
+from checkpointd.watch.debounce import BurstDetector, Debounce
+from checkpointd.watch.handover import Changes
+from checkpointd.watch.project import ProjectWatch
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_DRAIN = 1.0  # seconds for the cookie to come back before a scan takes its place
+_RETRY = (1.0, 5.0, 30.0, 120.0)
+_PAUSE = timedelta(milliseconds=300)
+_POLL = 5.0  # between scans of a tree that cannot be watched
+
+
+class Listener(Protocol):
+    """Is told what happens in a work tree that is more than changed files."""
+
+    def on_burst(self, tree: "LiveTree", at: datetime, deleted: int, examples: tuple[bytes, ...]) -> None: ...
+
+    def on_repository(self, tree: "LiveTree") -> None: ...
+
+    def on_gone(self, tree: "LiveTree") -> None: ...
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why the last capture failed, and since when captures fail."""
+
+    what: str
+    hint: str
+    since: datetime
+
+
+class LiveTree:
+    """Owns the capture state of one work tree. Every method runs on the event loop; slow work in `pool`.
+
+    `lock` is shared by all work trees of a vault: two of them never write it at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        project_id: str,
+        worktree_id: str,
+        root: Path,
+        vault: Vault,
+        limits: CaptureConfig,
+        clock: Clock,
+        pool: Executor,
+        lock: asyncio.Lock,
+        listener: Listener,
+    ) -> None:
+        self.project_id = project_id
+        self.worktree_id = worktree_id
+        self.root = root
+        self.vault = vault
+        self.failure: Failure | None = None
+        self.last_capture: datetime | None = None
+        self.missed = 0
+        self.last_move: bytes | None = None  # the line of the reflog that was seen last
+        self.restoring = asyncio.Lock()  # one restore at a time
+        self._clock = clock
+        self._pool = pool
+        self._lock = lock
+        self._listener = listener
+        self._stopping = False
+        self._capture = WorkTree(vault, root, worktree_id, limits=limits, clock=clock, cancel=lambda: self._stopping)
+        self._rolling = Rolling(vault, worktree_id, clock)
+        self._debounce = Debounce(rest=limits.rest.total_seconds(), longest=limits.longest_wait.total_seconds())
+        self._bursts = BurstDetector()
+        self._changed: deque[datetime] = deque(maxlen=4096)  # when changes were seen
+        self._dirty_since: datetime | None = None
+        self._watch: ProjectWatch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._scan_due = False
+        self._polling = ""
+        self._failures = 0
+        self._ready: asyncio.Future[Captured] | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self, watch: ProjectWatch, git_dirs: Sequence[Path], resumed: Captured | None) -> Captured:
+        """Watches, then captures whole; what changes meanwhile is dirty and comes next.
+
+        Raises CaptureFailed, CaptureCancelled or StoreError.
+        """
+        self._watch = watch
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            await self._run(lambda: watch.start(git_dirs))
+            captured = await self._whole(resumed)
+        except BaseException as error:
+            self._ready.set_exception(error)
+            self._ready.exception()  # read here: nobody else may be waiting
+            raise
+        self._ready.set_result(captured)
+        self._schedule()
+        return captured
+
+    async def stop(self) -> None:
+        """Stops watching; a capture that runs is cancelled, what it wrote stays."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            await self._run(self._watch.stop)
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _whole(self, resumed: Captured | None) -> Captured:
+        """The first capture, or after a restart a scan against what the vault already holds."""
+        async with self._lock:
+            try:
+                if resumed is None:
+                    captured = await self._run(self._capture.first)
+                else:
+                    await self._run(lambda: self._capture.resume(resumed))
+                    captured = await self._run(self._capture.scan)
+            except (CaptureFailed, StoreError) as error:
+                self._failed(error)
+                raise
+            self._took(captured)
+        return captured
+
+    # -- what the watcher says ----------------------------------------------------------------
+
+    def on_changes(self, changes: Changes) -> None:
+        """Paths changed: they are captured as soon as they rest."""
+        at = self._wall(changes.at)
+        self._changed.append(at)
+        if self._dirty_since is None:
+            self._dirty_since = at
+        self._debounce.add(changes.paths, self._clock.monotonic())
+        burst = self._bursts.add(changes.at, len(changes.deleted), len(changes.deleted_folders))
+        if burst is not None:
+            start = self._wall(burst.at)
+            self._rolling.before_burst(start)
+            examples = tuple(sorted(changes.deleted_folders | changes.deleted))[:20]
+            self._listener.on_burst(self, start, burst.deletions + burst.folders, examples)
+        self._schedule()
+
+    def on_overflow(self) -> None:
+        """Events were lost: a scan finds what they would have told."""
+        log.warning("watch overflow worktree=%s", self.worktree_id)
+        self._scan_due = True
+        self._schedule()
+
+    def on_limit(self, reason: str) -> None:
+        """No watches to be had: scans on a timer take their place."""
+        log.warning("watch limit worktree=%s reason=%s", self.worktree_id, reason)
+        self._polling = reason
+        self._scan_due = True
+        self._schedule()
+
+    def on_repository(self) -> None:
+        """HEAD or a ref may have moved: other files may be tracked and other rules hold now."""
+        self._scan_due = True
+        self._rolling.before_burst(self._clock.now())
+        self._listener.on_repository(self)
+        self._schedule()
+
+    def on_gone(self) -> None:
+        """The root was deleted, renamed or replaced."""
+        self._listener.on_gone(self)
+
+    def _wall(self, monotonic: float) -> datetime:
+        return self._clock.now() - timedelta(seconds=self._clock.monotonic() - monotonic)
+
+    # -- rolling capture ----------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if self._stopping or (self._task is not None and not self._task.done()):
+            return  # the task that runs looks again when it is done
+        due = self._clock.monotonic() if self._scan_due else self._debounce.next_due()
+        if due is None and self._polling:
+            due = self._clock.monotonic() + _POLL
+        if due is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, due - self._clock.monotonic())
+        if self._failures:
+            delay = max(delay, _RETRY[min(self._failures, len(_RETRY)) - 1])
+        self._timer = asyncio.get_running_loop().call_later(delay, self._roll)
+
+    def _roll(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._rolled())
+        self._task.add_done_callback(lambda _: self._schedule())
+
+    async def _rolled(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            await asyncio.wait([self._ready])
+        self._scan_due |= bool(self._polling)
+        try:
+            async with self._lock:
+                await self._catch_up(self._debounce.due(self._clock.monotonic()))
+        except (CaptureFailed, StoreError, CaptureCancelled):
+            return  # kept in self.failure, shown in status, tried again with growing pauses
+
+    async def _catch_up(self, paths: Collection[bytes], *, force: Collection[bytes] = ()) -> Captured:
+        """Brings the vault up to `paths`, or to everything when a scan is due. The caller holds the lock."""
+        scan, self._scan_due = self._scan_due, False
+        dirty = set(paths) | self._capture.reread
+        state = self._capture.state
+        try:
+            if scan or state is None:
+                captured = await self._run(lambda: self._capture.scan(dirty))
+                if force:
+                    captured = await self._run(lambda: self._capture.capture(dirty, force=force))
+            elif dirty or force:
+                captured = await self._run(lambda: self._capture.capture(dirty, force=force))
+            else:
+                return state
+        except (CaptureFailed, StoreError) as error:
+            self._scan_due = True  # whatever was dirty is found again
+            self._failed(error)
+            raise
+        self._took(captured)
+        if self._capture.reread:
+            self._debounce.add(self._capture.reread, self._clock.monotonic())
+        return captured
+
+    def _took(self, captured: Captured) -> None:
+        self._rolling.push(captured)
+        self.last_capture = captured.taken_at
+        self.missed += captured.missed
+        self._failures, self.failure = 0, None
+        if not len(self._debounce):
+            self._dirty_since = None
+
+    def _failed(self, error: CaptureFailed | StoreError) -> None:
+        self._failures += 1
+        since = self.failure.since if self.failure else self._clock.now()
+        self.failure = Failure(what=str(error), hint=getattr(error, "hint", "") or "", since=since)
+        log.error("capture failed worktree=%s error=%s", self.worktree_id, type(error).__name__)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    # -- what triggers ask --------------------------------------------------------------------
+
+    async def now(self, *, force: Collection[bytes] = ()) -> Captured:
+        """The files as they are at this moment: every change so far is told, every dirty path read.
+
+        Raises CaptureFailed, CaptureCancelled or StoreError.
+        """
+        if self._ready is not None:
+            await asyncio.wait([self._ready])
+        if self._watch is None or not await self._watch.drain(_DRAIN):
+            self._scan_due = True
+        async with self._lock:
+            return await self._catch_up(self._debounce.take_all(), force=force)
+
+    def before(self, at: datetime) -> Captured | None:
+        """The newest state of which no byte was read after `at`."""
+        return self._rolling.at(at)
+
+    def quiet_since(self, at: datetime) -> bool:
+        """Whether nothing was seen to change after `at`."""
+        return not self._changed or self._changed[-1] <= at
+
+    @property
+    def state(self) -> Captured | None:
+        """The newest state that the vault holds."""
+        return self._capture.state
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first capture is done."""
+        return self._ready is not None and self._ready.done() and self._ready.exception() is None
+
+    @property
+    def dirty(self) -> int:
+        """Changed paths that are not in the vault yet."""
+        return len(self._debounce)
+
+    @property
+    def dirty_since(self) -> datetime | None:
+        """When the oldest change was seen that is not in the vault yet."""
+        return self._dirty_since
+
+    @property
+    def watching(self) -> str:
+        """`live`, `polling` with the reason, or `failed`."""
+        if self.failure is not None:
+            return "failed"
+        return "polling" if self._polling else "live"
+
+    @property
+    def limit(self) -> str:
+        """Why the tree cannot be watched; empty where it is."""
+        return self._polling
+
+    @property
+    def watches(self) -> int:
+        return self._watch.watches if self._watch is not None else 0
+
+    async def thin(self) -> None:
+        """Thins the rolling states by age."""
+        if self.ready and not self._stopping:
+            async with self._lock:
+                await self._run(self._rolling.thin)
+
+    def unrest_since(self, now: datetime) -> datetime:
+        """When the changes began that have followed each other without a pause up to now."""
+        start = now
+        for at in reversed(self._changed):
+            if start - at > _PAUSE:
+                break
+            start = at
+        return start
