@@ -165,6 +165,27 @@ def test_an_atomic_save_is_no_deletion(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_a_rename_is_no_deletion_however_slow_the_watching_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "project", "old/a.py")
+
+    def slowly(descriptor: inotify_c.InotifyFD, event: inotify_c.InotifyEvent) -> None:
+        time.sleep(0.06)  # not to wait for anything: the slowness is what is tested
+        handle(descriptor, event)
+
+    async def act(scene: Scene) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(inotify_c.InotifyFD, "handle_event", slowly)
+            os.rename(scene.root / "old", scene.root / "new")
+            await scene.settled()
+            os.rename(scene.root / "new", tmp_path / "away")
+            await scene.owner.until(lambda: bool(scene.owner.deleted_folders))
+        assert scene.owner.deleted_folders == {b"new"}
+
+    play(tmp_path, act)
+
+
 def test_deletions_are_counted_from_the_first(tmp_path: Path) -> None:
     fill(tmp_path / "project", "src/a.py", "src/b/c.py", "keep.py")
 
@@ -289,14 +310,14 @@ def test_a_burst_of_20000_files_is_told_whole_in_few_batches(tmp_path: Path) -> 
     play(tmp_path, act)
 
 
+handle = inotify_c.InotifyFD.handle_event
+
+
 def overflow(hub: InotifyHub) -> None:
     """What watchdog's reader does with IN_Q_OVERFLOW."""
     assert hub._descriptor is not None
-    hub._descriptor.handle_event(
-        inotify_c.InotifyEvent(
-            inotify_c.WatchDescriptor(-1), inotify_c.Mask(inotify_c.InotifyConstants.IN_Q_OVERFLOW), 0, b""
-        )
-    )
+    lost = inotify_c.Mask(inotify_c.InotifyConstants.IN_Q_OVERFLOW)
+    handle(hub._descriptor, inotify_c.InotifyEvent(inotify_c.WatchDescriptor(-1), lost, 0, b""))
 
 
 def test_an_overflow_is_told_and_what_was_missed_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,11 +347,12 @@ def test_a_barrier_fails_when_events_were_lost(tmp_path: Path, monkeypatch: pyte
     async def act(scene: Scene) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(inotify_c.InotifyFD, "handle_event", lambda descriptor, event: None)
-            waiting = asyncio.create_task(scene.watch.drain(5))
+            waiting = asyncio.create_task(scene.watch.drain(30))
             await asyncio.sleep(0)
-            patch.undo()
             overflow(scene.hub)
-        assert not await waiting or scene.owner.told == ["overflow"]
+            async with asyncio.timeout(10):
+                assert not await waiting
+        assert scene.owner.told == ["overflow"]
 
     play(tmp_path, act)
 

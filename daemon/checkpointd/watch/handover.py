@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple
 
 from msgspec import Struct
@@ -10,8 +10,10 @@ from msgspec import Struct
 from checkpointd.clock import Clock
 
 _Values = TypeVarTuple("_Values")
-# The two events of a rename follow each other within microseconds; another process's may come between.
+# The two events of a rename follow each other within microseconds, but other processes' events may come between,
+# and the watching thread may be held up between reading them.
 _PAIRING = 0.02
+_PATIENCE = 2.0
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -37,10 +39,20 @@ def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[[*_Values], object
 
 
 class Collector:
-    """Collects changes on watching threads and delivers them on the loop."""
+    """Collects changes on watching threads and delivers them on the loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, deliver: Callable[[Changes], None]) -> None:
+    A rename away is a deletion only if nothing arrived by the time that a barrier, begun a while after, came back.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        deliver: Callable[[Changes], None],
+        barrier: Callable[[float], Awaitable[bool]],
+    ) -> None:
         self._loop = loop
+        self._barrier = barrier
         self._clock = clock
         self._deliver = deliver
         self._lock = threading.Lock()
@@ -52,6 +64,7 @@ class Collector:
         self._first: float | None = None
         self._first_deletion: float | None = None
         self._leaving: dict[int, tuple[bytes, bool, float]] = {}
+        self._settling: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
     def changed(self, path: bytes, *, whole: bool) -> None:
         """Notes a path; `whole` when all below it is to be looked at."""
@@ -91,7 +104,8 @@ class Collector:
     def _flush(self) -> None:
         with self._lock:
             self._scheduled = False
-            self._settle_renames()
+            if self._leaving and self._settling is None:
+                self._settling = self._loop.call_later(_PAIRING, self._begin_settling)
             if self._first is None:
                 return
             at = self._first if self._first_deletion is None else self._first_deletion
@@ -101,16 +115,21 @@ class Collector:
             self._first = self._first_deletion = None
         self._deliver(Changes(paths=frozenset(_topmost(paths, whole)), deleted=deleted, deleted_folders=folders, at=at))
 
-    def _settle_renames(self) -> None:
-        now = self._clock.monotonic()
-        for cookie, (path, folder, at) in list(self._leaving.items()):
-            if now - at >= _PAIRING:
-                del self._leaving[cookie]
-                self._remove(path, at, folder=folder)
-                self._first = at if self._first is None else self._first
-        if self._leaving and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_later(_PAIRING, self._flush)
+    def _begin_settling(self) -> None:
+        self._settling = self._loop.create_task(self._settle())
+
+    async def _settle(self) -> None:
+        with self._lock:
+            cookies = list(self._leaving)
+        await self._barrier(_PATIENCE)
+        with self._lock:
+            for cookie in cookies:
+                if (entry := self._leaving.pop(cookie, None)) is not None:
+                    path, folder, at = entry
+                    self._remove(path, at, folder=folder)
+                    self._note(path, whole=folder)
+        self._settling = None
+        self._flush()
 
 
 def _topmost(paths: set[bytes], whole: set[bytes]) -> set[bytes]:

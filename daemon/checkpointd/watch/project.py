@@ -39,7 +39,7 @@ class ProjectWatch:
         self._owner = owner
         self._skip = skip
         self._state: WatchState = "stopped"
-        self._collector = Collector(hub.loop, clock, self._deliver)
+        self._collector = Collector(hub.loop, clock, self._deliver, hub.barrier)
         self._tree = hub.tree(os.fsencode(root), self, self._leave_out)
         self._repositories: list[Tree] = []
         self._repository_told = False
