@@ -105,6 +105,7 @@ class _State(Struct):
     model: str | None = None
     shells: dict[str, bool] = field(default_factory=dict)  # open calls: whether they run commands
     failed: str | None = None  # the message of an answer that failed and may be tried again
+    failed_entry: str | None = None
 
 
 _ARGUMENTS = Part(_Arguments)
@@ -148,8 +149,9 @@ class PiParser(JsonParser[_Entry]):
             case "compaction":
                 return [Compacted(position=here, at=at)]
             case "context_edit":
-                # The failed answer is taken out of the context: it is tried again.
-                self._state.failed = None
+                if record.targetId == self._state.failed_entry:
+                    # The failed answer is taken out of the context: it is tried again.
+                    self._state.failed = None
                 return []
             case "usage":
                 return self._usage(record.usage, here, at)
@@ -216,7 +218,7 @@ class PiParser(JsonParser[_Entry]):
             case "aborted":
                 found.append(Interrupted(position=here, at=at))
             case "error":
-                self._state.failed = cut(message.errorMessage or "")
+                self._state.failed, self._state.failed_entry = cut(message.errorMessage or ""), here.record
                 found.append(ApiError(position=here, at=at, message=self._state.failed))
         return found
 
