@@ -237,7 +237,7 @@ def test_a_slice_holds_no_more_than_was_asked_for(log: Path) -> None:
 def test_garbage_costs_no_other_record(log: Path, damage: bytes) -> None:
     log.write_bytes(lines(1) + damage + b"\n" + lines(2))
     tail = Tail(log, PI)
-    assert [text for text in read(tail) if text] == ["turn 1", "turn 2"]
+    assert [text for text in turns(drain(tail)) if text] == ["turn 1", "turn 2"]
     counts = tail.counts
     assert counts.undecodable.count + counts.irregular.count + len(counts.unknown) > 0
 
