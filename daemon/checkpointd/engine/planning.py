@@ -141,6 +141,7 @@ class Planner:
         intent found it nor as it wants it; where nothing is, nothing can be lost."""
         plan = _as_plan(intent)
         leaving = _Leaving(plan)
+        folders = {directory.path for directory in plan.make}
         dropped: dict[bytes, str] = {}
         done: set[bytes] = set()
         with OpenTree(self._root, "") as tree:
@@ -150,8 +151,9 @@ class Planner:
                 except (Refusal, OSError):
                     dropped[step.path] = "changed since then"
                     continue
-                if now is not None and now.is_directory and leaving.whole(tree, step.path):
-                    now = None
+                if now is not None and now.is_directory:
+                    makes_room = step.target is None and step.path in folders
+                    now = None if makes_room or leaving.whole(tree, step.path) else now
                 if (now is None and step.target is None) or (step.target is not None and step.target.same(now)):
                     done.add(step.path)
                 elif now is not None and not now.same(step.present):

@@ -126,12 +126,17 @@ class Restorer:
         log.info("restore begins plan=%s target=%s paths=%d", job.id, job.target, len(intent.steps))
         return await self._carry_out(intent, plan, held, journal)
 
-    async def to_directory(self, target: Captured, directory: Path, *, paths: Sequence[bytes] = ()) -> Outcome:
-        """Writes a state, or some paths of it, into a new or empty directory. Raises Refused, Failed, PathRefused or
-        MissingObject with nothing written. Nothing is overwritten, so there is nothing to hold or to undo."""
+    async def preview(self, target: Captured, *, paths: Sequence[bytes] = ()) -> Plan:
+        """What `to_directory` would write. Raises PathRefused or MissingObject."""
         selected = self._selected(paths)
         plan = await self._run(lambda: self._planner.everything(target, selected))
         await self._run(lambda: self._planner.check_blobs(plan))
+        return plan
+
+    async def to_directory(self, target: Captured, directory: Path, *, paths: Sequence[bytes] = ()) -> Outcome:
+        """Writes a state, or some paths of it, into a new or empty directory. Raises Refused, Failed, PathRefused or
+        MissingObject with nothing written. Nothing is overwritten, so there is nothing to hold or to undo."""
+        plan = await self.preview(target, paths=paths)
         await self._run(lambda: _make_empty(directory))
         held = {step.path: Held(entry=None) for step in plan.restore}
         name = self._new_id()
@@ -188,6 +193,9 @@ class Restorer:
         try:
             await self._run_steps(application, plan)
             await self._run(lambda: journal.finish(application.failed, aborted=aborted))
+        except OSError as error:
+            # The files are done. A journal that could not be closed only means that they are looked at once more.
+            log.warning("restore journal not finished plan=%s error=%s", intent.plan, error)
         finally:
             journal.close()
         log.info("restore done plan=%s failed=%d aborted=%s", intent.plan, len(application.failed), aborted)
