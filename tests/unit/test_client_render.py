@@ -37,8 +37,16 @@ def test_times_are_read_as_datetime_reads_them(moment: datetime, minutes: int) -
 
 @pytest.mark.parametrize(
     ("passed", "text"),
-    [(0.2, "now"), (-3, "now"), (42, "42 s ago"), (180, "3 min ago"), (7300, "2 h ago"), (5 * 86400, "5 days ago"), (90 * 86400, "30 Nov 2026")],
-)  # fmt: skip
+    [
+        (0.2, "now"),
+        (-3, "now"),
+        (42, "42 s ago"),
+        (180, "3 min ago"),
+        (7300, "2 h ago"),
+        (5 * 86400, "5 days ago"),
+        (90 * 86400, "30 Nov 2026"),
+    ],
+)
 def test_an_age_has_one_unit(passed: float, text: str) -> None:
     assert render.age("2026-11-30T12:00:00Z", render.seconds("2026-11-30T12:00:00Z") + passed) == text
 

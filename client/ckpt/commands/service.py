@@ -16,6 +16,7 @@ from ckpt.contract.errors import CkptError
 _START_SECONDS = 30.0
 _STOP_SECONDS = 60.0
 _KILL_SECONDS = 10.0
+_ATTEMPTS = 2
 _POLL = 0.02
 _REASON_LINES = 8
 
@@ -88,8 +89,15 @@ def _start(context: Context) -> None:
     seen = _size(log)
     # What it says before its own log is set up, a traceback for one, would be lost otherwise.
     early = os.path.join(folder, f"start-{os.getpid()}.log")
+    try:
+        _await_answer(context, lambda: _spawn(early, log), lambda: _reason(early, log, seen))
+    finally:
+        os.unlink(early)
+
+
+def _spawn(early: str, log: str) -> "subprocess.Popen[bytes]":
     with open(early, "wb", opener=_private) as output:
-        child = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "checkpointd", "run", "--log", log],
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -97,14 +105,11 @@ def _start(context: Context) -> None:
             stderr=output,
             start_new_session=True,
         )
-    try:
-        _await_answer(context, child, lambda: _reason(early, log, seen))
-    finally:
-        os.unlink(early)
 
 
-def _await_answer(context: Context, child: "subprocess.Popen[bytes]", reason: Callable[[], str]) -> None:
+def _await_answer(context: Context, spawn: "Callable[[], subprocess.Popen[bytes]]", reason: Callable[[], str]) -> None:
     deadline = time.monotonic() + _START_SECONDS
+    child, attempts = spawn(), _ATTEMPTS
     while True:
         ended = child.poll() is not None
         try:
@@ -115,7 +120,10 @@ def _await_answer(context: Context, child: "subprocess.Popen[bytes]", reason: Ca
                 raise
         else:
             return
-        if ended and not _locked(places.lock_file(context.env)):
+        if ended and not _locked(places.lock_file(context.env)) and (attempts := attempts - 1):
+            # The lock may have been held by one that was about to end, and is free by now.
+            child = spawn()
+        elif ended and not attempts:
             raise CkptError("failed", f"The daemon did not start (exit status {child.returncode}).{reason()}",
                             hint="Correct the cause, then `ckpt up`.")  # fmt: skip
         if time.monotonic() > deadline:
