@@ -35,9 +35,9 @@ class _Command:
 
 def parse(words: list[str]) -> Given:
     """What was asked for; ends the process with help or, status 2, with what is wrong."""
-    if words and words[0] in _COMMANDS:
+    if words and words[0] in COMMANDS:
         # Only the command asked for: to build all of them would double what `ckpt list` costs.
-        given = _parser(words[0], _COMMANDS[words[0]]).parse_args(words[1:])
+        given = _parser(words[0], COMMANDS[words[0]]).parse_args(words[1:])
         given.command = words[0]
         return given
     return _overview().parse_args(words)
@@ -58,7 +58,7 @@ def _overview() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ckpt {__version__}")
     names = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
+    for name, command in COMMANDS.items():
         names.add_parser(name, help=command.text)
     return parser
 
@@ -159,7 +159,7 @@ def _everywhere(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all projects")
 
 
-_COMMANDS = {
+COMMANDS = {
     "up": _Command("start the daemon and say what it watches", "ckpt up", scope=False),
     "down": _Command("stop the daemon; what it started is finished first", "ckpt down", scope=False),
     "restart": _Command("stop the daemon and start it again", "ckpt restart", scope=False),

@@ -174,7 +174,7 @@ def _demo(_: arguments.Given, context: Context) -> int:
     return work.demo()
 
 
-_RUN: dict[str, Run] = {
+RUN: dict[str, Run] = {
     "up": _up,
     "down": _down,
     "restart": _restart,
@@ -206,7 +206,7 @@ def main() -> int:
     terminal = Terminal(os.environ, as_json=given.json, colour=not given.no_color)
     context = Context(os.environ, terminal, project=given.project, everywhere=given.all)
     try:
-        status = _RUN[given.command](given, context)
+        status = RUN[given.command](given, context)
         sys.stdout.flush()
     except CkptError as error:
         return _explain(error, terminal)
