@@ -6,7 +6,8 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -55,6 +56,13 @@ def on_a_terminal(
             shown += part
         os.close(ours)
         return child.wait(DEADLINE), shown.decode().replace("\r\n", "\n")
+
+
+def until(condition: Callable[[], object], child: "subprocess.Popen[bytes]") -> None:
+    """Returns once it holds; fails when the child ends before."""
+    while not condition():
+        assert child.poll() is None
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +273,7 @@ def test_watch_prints_a_line_each_until_interrupted(served: Served) -> None:
     ) as child:  # fmt: skip
         assert child.stdout is not None
         assert child.stderr is not None
-        while not served.operations.listeners:
-            assert child.poll() is None
+        until(lambda: served.operations.listeners, child)
         happening = answers.Happening(at=NOW, kind="checkpoint", text="saved", checkpoint=served.operations.records[0])
         for _ in range(2):
             served.soon(lambda: served.operations.listeners[0].put_nowait(happening))
@@ -280,8 +287,7 @@ def test_watch_ends_when_the_daemon_does(served: Served) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "ckpt.cli", "watch"], env=served.env, cwd=served.home, stderr=subprocess.PIPE
     ) as child:
-        while not served.operations.listeners:
-            assert child.poll() is None
+        until(lambda: served.operations.listeners, child)
         served.run(served.server.close())
         assert child.wait(DEADLINE) == 5
 
@@ -291,8 +297,7 @@ def test_an_interrupted_request_is_status_130_and_goes_on(served: Served) -> Non
     with subprocess.Popen(
         [sys.executable, "-m", "ckpt.cli", "save"], env=served.env, cwd=served.home, stderr=subprocess.PIPE
     ) as child:
-        while not served.operations.calls:
-            assert child.poll() is None
+        until(lambda: served.operations.calls, child)
         child.send_signal(signal.SIGINT)
         assert child.wait(DEADLINE) == 130
         assert child.stderr is not None
