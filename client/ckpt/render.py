@@ -371,7 +371,8 @@ def sessions(found: Sequence[methods.Session], now: float, width: int | None, fo
             age(each["last_at"], now),
             counted(each["turns"], "turn"),
             counted(each["checkpoints"], "checkpoint"),
-            one_line(f"{home(each['root'] or '', folder)}  {each['title'] or ''}"),
+            home(each["root"] or "", folder),
+            one_line(each["title"] or ""),
         )
         for each in found
     ]
@@ -442,14 +443,13 @@ def _agent(each: methods.Agent) -> tuple[str, str, str]:
 
 
 def _live(each: methods.Session, now: float, folder: str | None) -> tuple[str, ...]:
-    where = home(each["root"] or "", folder)
-    about = one_line(f"{where}  {each['title'] or ''}")
     return (
         plain(each["agent"]),
         short(each["id"]),
-        f"{each['state']}, turn {each['turns']}",
+        f"{plain(each['state'])}, turn {each['turns']}",
         age(each["last_at"], now),
-        about,
+        home(each["root"] or "", folder),
+        one_line(each["title"] or ""),
     )
 
 
