@@ -45,9 +45,12 @@ def _translation(error: OSError, path: Path | str) -> StoreError:
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Writes all of `data`, in chunks."""
-    view = memoryview(data)
-    while view:
-        view = view[system.write(descriptor, view[:_CHUNK]) :]
+    position = 0
+    # Released at once, also after an error: a buffer that is looked at cannot be emptied.
+    with memoryview(data) as view:
+        while position < len(view):
+            with view[position : position + _CHUNK] as part:
+                position += system.write(descriptor, part)
 
 
 def write_new(path: str, parts: Iterable[bytes | bytearray], *, sync: bool) -> None:

@@ -55,3 +55,19 @@ class ChangedWhileRead(Exception):
 
 class NoCheckpoint(StoreError):
     """The vault has no checkpoint of this id."""
+
+
+class CaptureFailed(Exception):
+    """A capture could not be made, and nothing stands in for it. `hint`: the way out."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+class CaptureRefused(CaptureFailed):
+    """This root is never captured."""
+
+
+class CaptureCancelled(Exception):
+    """Nobody wanted the capture any more."""

@@ -122,7 +122,7 @@ class Inspection:
         if self._index_anew(path):
             self._say(f"{path.name} had a damaged index ({why}).", "It was made again from the pack; nothing is lost.")
             return
-        saved = lost = 0
+        saved, lost = 0, []
         builder = PackBuilder(self._folder)
         try:
             pack = Pack(path, torn=True)
@@ -131,15 +131,16 @@ class Inspection:
         for oid, offset in pack.places() if pack else ():
             if self._copy(pack, oid, offset, builder):
                 saved += 1
-            elif not self._packs.has(oid):
-                lost += 1
+            else:
+                lost.append(oid)
         if saved:
             self._packs.add(Pack(builder.lay(self._folder, keep=None, sync=True)))
         builder.discard()
         for suffix in (".idx", ".pack"):
             self._move(path.with_suffix(suffix), path.with_suffix(suffix).name)
         unkeep(path)
-        self._say(f"{path.name} was damaged ({why}): {saved} objects were saved, {lost} are lost.",
+        gone = sum(not self._packs.has(oid) for oid in lost)
+        self._say(f"{path.name} was damaged ({why}): {saved} objects were saved, {gone} are lost.",
                   f"It was moved to {self._quarantine}; checkpoints that are no longer whole are named.")  # fmt: skip
 
     def _copy(self, pack: Pack | None, oid: bytes, offset: int, builder: PackBuilder) -> bool:

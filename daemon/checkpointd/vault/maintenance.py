@@ -22,6 +22,9 @@ from checkpointd.vault.trees import Trees
 log = logging.getLogger(__name__)
 
 _TIMEOUT = 3600.0
+# About the content of a project's file, which is not ours to judge. Not in the vault's configuration, as for
+# .gitmodules, since a git that does not know these findings yet refuses to run then.
+_CONTENT_FINDING = ": gitattributes"
 _DEAD_FRACTION = 0.1  # of all packs: past it even the base is rewritten
 
 
@@ -111,7 +114,7 @@ class Maintenance:
             # Between two whole objects of one pack git tries no delta unless it is told to begin anew (-f).
             self._repack(["-f"], held, cancel)
         finally:
-            made = [pack for pack in self._ordinary() if pack.name not in known]
+            made = [pack for pack in self._ordinary() if pack.name not in known and pack.is_from_git]
             # After a failure the old base is the base.
             for pack in made or [pack for pack in base if pack.path.exists()]:
                 with disk.translated(self._vault):
@@ -171,7 +174,8 @@ class Maintenance:
         done = git(["fsck", "--strict", "--full", "--no-dangling", "--no-progress"], env=self._env(), timeout=_TIMEOUT,
                    nice=True, cancel=cancel, check=False)  # fmt: skip
         lines = (done.stdout + b"\n" + done.stderr).decode("utf-8", "backslashreplace").splitlines()
-        findings = [line for line in lines if line and not line.startswith("notice:")]
-        if done.returncode and not findings:
+        lines = [line for line in lines if line and not line.startswith("notice:")]
+        findings = [line for line in lines if _CONTENT_FINDING not in line]
+        if done.returncode and not lines:
             findings.append(f"git fsck ended with {done.returncode}")
         return findings

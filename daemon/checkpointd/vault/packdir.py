@@ -53,8 +53,8 @@ class PackFolder:
         with self._lock:
             names = {entry[:-4] for entry in os.listdir(self.path) if entry.endswith(".idx")}
             self.forget(self._packs.keys() - names)
-            for name in sorted(names - self._packs.keys()):
-                path = self.path / f"{name}.pack"
+            # Where several rolling packs have an object the newest is taken for it: that one is needed longest.
+            for path in sorted((self.path / f"{name}.pack" for name in names - self._packs.keys()), key=_written_at):
                 try:
                     self.add(Pack(path), rolling=_is_rolling(path), copied=False)
                 except DamagedPack as error:
@@ -253,6 +253,13 @@ class PackFolder:
             raise DamagedObject(oid, str(error)) from error
         if digest.digest() != oid:
             raise DamagedObject(oid, "its bytes are not those it was named for")
+
+
+def _written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _is_rolling(path: Path) -> bool:

@@ -165,6 +165,9 @@ class PackBuilder:
         self._buffer.clear()
         self._index.clear()
 
+    def __del__(self) -> None:
+        self.discard()  # a builder that was given up leaves no file behind
+
     def lay(self, folder: Path, *, keep: str | None, sync: bool) -> Path:
         """Puts the pack and its index into `folder`; the path of the .pack. With `keep`, a .keep of that text is there
         before the pack is. The builder is empty afterwards, and nothing stays behind when it fails."""
@@ -341,6 +344,8 @@ class Pack:
         self._far = 1032 + 28 * self.count
         if not 0 <= size - self._far - 40 <= 8 * self.count:
             raise DamagedPack(f"{self.name}.idx is cut off.")
+        if hashlib.sha1(memoryview(raw)[: size - 20]).digest() != raw[size - 20 :]:
+            raise DamagedPack(f"{self.name}.idx has changed.")
         self._checksum = raw[size - 40 : size - 20]
         self._raw = raw
         if self.count <= _SMALL_INDEX:
@@ -459,6 +464,11 @@ class Pack:
         for delta in reversed(deltas):
             data = apply_delta(data, delta)
         return record.kind, data
+
+    @property
+    def is_from_git(self) -> bool:
+        """Whether git made it: git names a pack by its checksum, we do not."""
+        return self.name == f"pack-{self._checksum.hex()}"
 
     def whole(self) -> bool:
         """Whether the pack's bytes are those that its checksum was made of."""
