@@ -125,6 +125,14 @@ def _until(condition: "object") -> None:
         time.sleep(0.005)
 
 
+def test_a_subscriber_that_leaves_at_once_leaves_nothing_behind(served: Served) -> None:
+    for _ in range(20):
+        with served.client() as client:
+            client.hello()
+            client.send(b'{"jsonrpc":"2.0","id":5,"method":"subscribe","params":{"cwd":"/p"}}\n')
+    _until(lambda: not served.operations.listeners)
+
+
 def test_a_subscriber_that_does_not_keep_up_loses_its_subscription() -> None:
     with serving(limits=Limits(queue=1 << 16, slow=0.5)) as served, served.client() as client:
         client.hello()

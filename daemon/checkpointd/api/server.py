@@ -123,6 +123,8 @@ class _Client:
             pass  # gone, too slow, or the daemon stops: nothing to tell
         finally:
             if self._pump is not None:
+                # A task that is cancelled before its first step leaves the engine's side of the subscription open.
+                await asyncio.sleep(0)
                 self._pump.cancel()
             self._let_go()
 
@@ -143,11 +145,11 @@ class _Client:
         while not self._closing and (line := await self._line(patience)):
             self._answering = True
             answer = await self._dispatcher.answer(line, self.connection)
+            if self.connection.subscription is not None and self._pump is None:
+                self._pump = asyncio.ensure_future(self._tell(*self.connection.subscription))
             if answer is not None:
                 await self._send(answer)
             self._answering = False
-            if self.connection.subscription is not None and self._pump is None:
-                self._pump = asyncio.ensure_future(self._tell(*self.connection.subscription))
             patience = self._limits.idle if self._pump is None else None
 
     async def _line(self, patience: float | None) -> bytes:
