@@ -130,7 +130,7 @@ def test_a_subscriber_that_leaves_at_once_leaves_nothing_behind(served: Served) 
         with served.client() as client:
             client.hello()
             client.send(b'{"jsonrpc":"2.0","id":5,"method":"subscribe","params":{"cwd":"/p"}}\n')
-    _until(lambda: not served.operations.listeners)
+    _until(lambda: not served.server._clients and not served.operations.listeners)
 
 
 def test_a_subscriber_that_does_not_keep_up_loses_its_subscription() -> None:
