@@ -23,6 +23,10 @@ _LONG = 0xFFF
 _U32 = 0xFFFFFFFF
 
 
+Head = bytes
+"""A packed entry without its path, as it is kept in memory: a tenth of what an Entry takes."""
+
+
 class Entry(NamedTuple):
     """One file as it was read. Without a time (`mtime_ns` 0) it is read again whatever its stat data say."""
 
@@ -60,19 +64,29 @@ def entry_of(oid: bytes, mode: int, info: os.stat_result, *, read_ns: int) -> En
     )  # fmt: skip
 
 
-def _pack(path: bytes, entry: Entry) -> bytes:
+def pack_entry(entry: Entry) -> Head:
+    """The entry packed; the length of its path is filled in when it is written."""
     mtime, ctime = divmod(entry.mtime_ns, 1_000_000_000), divmod(entry.ctime_ns, 1_000_000_000)
-    head = _ENTRY.pack(
+    return _ENTRY.pack(
         ctime[0] & _U32, ctime[1], mtime[0] & _U32, mtime[1], entry.device, entry.inode, entry.mode, entry.uid,
-        entry.gid, entry.size, entry.oid, min(len(path), _LONG),
+        entry.gid, entry.size, entry.oid, 0,
     )  # fmt: skip
-    return head + path + bytes(8 - (_NAME + len(path)) % 8)
+
+
+def unpack_entry(head: "Head | mmap.mmap", at: int = 0) -> Entry:
+    """The entry that was packed."""
+    c, cn, m, mn, device, inode, mode, uid, gid, size, oid, _ = _ENTRY.unpack_from(head, at)
+    return Entry(oid, mode, size, m * 1_000_000_000 + mn, c * 1_000_000_000 + cn, inode, device, uid, gid)
+
+
+def _record(path: bytes, head: Head) -> bytes:
+    return head[:-2] + min(len(path), _LONG).to_bytes(2, "big") + path + bytes(8 - (_NAME + len(path)) % 8)
 
 
 class StatIndex:
     """One index file, for looking up. It is mapped; a rewrite makes another file and another StatIndex."""
 
-    def __init__(self, data: "bytes | mmap.mmap", offsets: "array.array[int]", end: int, tree: str) -> None:
+    def __init__(self, data: "Head | mmap.mmap", offsets: "array.array[int]", end: int, tree: str) -> None:
         self._data = data
         self._offsets = offsets
         self._end = end  # of the entries
@@ -88,10 +102,7 @@ class StatIndex:
         return self._data[start:end].rstrip(b"\0")
 
     def _entry(self, place: int) -> Entry:
-        c, cn, m, mn, device, inode, mode, uid, gid, size, oid, _ = _ENTRY.unpack_from(self._data, self._offsets[place])
-        return Entry(
-            oid, mode, size, m * 1_000_000_000 + mn, c * 1_000_000_000 + cn, inode, device, uid, gid
-        )  # fmt: skip
+        return unpack_entry(self._data, self._offsets[place])
 
     def _place(self, path: bytes) -> int:
         return bisect_left(range(len(self._offsets)), path, key=self._name)
@@ -120,15 +131,15 @@ class StatIndex:
         """Every path, sorted."""
         return (self._name(place) for place in range(len(self._offsets)))
 
-    def slices(self, changes: Mapping[bytes, Entry | None]) -> Iterator[tuple[memoryview, "array.array[int]"]]:
+    def slices(self, changes: Mapping[bytes, Head | None]) -> Iterator[tuple[memoryview, "array.array[int]"]]:
         """The bytes of the entries after `changes`, and where entries begin within each piece."""
         view, done = memoryview(self._data), 0
         for path in sorted(changes):
             place = self._place(path)
             yield self._piece(view, done, place)
-            entry = changes[path]
-            if entry is not None:
-                yield memoryview(_pack(path, entry)), array.array("I", (0,))
+            head = changes[path]
+            if head is not None:
+                yield memoryview(_record(path, head)), array.array("I", (0,))
             done = place + (place < len(self._offsets) and self._name(place) == path)
         yield self._piece(view, done, len(self._offsets))
 
@@ -143,16 +154,10 @@ class StatIndex:
 EMPTY = StatIndex(b"", array.array("I"), 0, "")
 
 
-def write(path: Path, old: StatIndex, changes: Mapping[bytes, Entry | None], tree: str) -> StatIndex:
+def write(path: Path, old: StatIndex, changes: Mapping[bytes, Head | None], tree: str) -> StatIndex:
     """Writes `old` with `changes` (None removes) to `path`, whole or not at all. Not synced: a torn one is noticed when
     it is read, and costs no more than reading the files again."""
     return _write(path, old.slices(changes), tree)
-
-
-def write_new(path: Path, entries: Iterable[tuple[bytes, Entry]], tree: str) -> StatIndex:
-    """Writes an index of these entries, which come sorted by path."""
-    start = array.array("I", (0,))
-    return _write(path, ((memoryview(_pack(name, entry)), start) for name, entry in entries), tree)
 
 
 def _write(path: Path, pieces: Iterable[tuple[memoryview, "array.array[int]"]], tree: str) -> StatIndex:

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 
+from checkpointd.clock import Clock
 from checkpointd.config import CaptureConfig
 from checkpointd.text.redaction import secret_name
 
@@ -85,3 +86,27 @@ def _expression(pattern: bytes) -> bytes:
             out.append({b"*": b"[^/]*", b"?": b"[^/]"}.get(pattern[at : at + 1], re.escape(pattern[at : at + 1])))
             at += 1
     return b"".join(out)
+
+
+class ReadBudget:
+    """Bytes read a day. Once it is used up only small files are read: a log that grows all day must not wear out a
+    disk, and source code must stay protected."""
+
+    SMALL = 1 << 20
+
+    def __init__(self, limit: int, clock: Clock) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._day = clock.now().date()
+        self._read = 0
+
+    def add(self, size: int) -> None:
+        """Notes bytes that were read."""
+        today = self._clock.now().date()
+        if today != self._day:
+            self._day, self._read = today, 0
+        self._read += size
+
+    def exhausted(self) -> bool:
+        """Whether today's bytes are used up."""
+        return self._read >= self._limit and self._clock.now().date() == self._day

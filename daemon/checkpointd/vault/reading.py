@@ -1,6 +1,5 @@
 """Reading the files of a work tree: nothing followed, nothing blocking, nothing torn without saying so."""
 
-import contextlib
 import errno
 import os
 import stat
@@ -8,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from checkpointd.model.capture import SkipReason
 from checkpointd.vault.errors import ChangedWhileRead
 from checkpointd.vault.objects import BLOB, MODE_EXECUTABLE, MODE_FILE, MODE_SYMLINK, blob_id, hasher
 from checkpointd.vault.packs import CHUNK, PackBuilder
@@ -43,14 +43,15 @@ class Taken(NamedTuple):
     mode: int
     info: os.stat_result
     size: int
+    started_ns: int  # when reading began, by the clock that stamps files
     proved: bool = True
     torn: bool = False
 
 
 class NotTaken(Exception):
-    """A file that cannot be read; `reason` is one of coverage's."""
+    """A file that is not read, and why."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: SkipReason, detail: str = "") -> None:
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
@@ -130,9 +131,9 @@ class Root:
         while len(self._open) > count:
             os.close(self._open.pop()[1])
 
-    def list(self, path: bytes) -> list[Listed]:
+    def entries(self, path: bytes) -> list[Listed]:
         """The names in the folder at `path`, sorted. Raises OSError where it cannot be listed."""
-        descriptor = os.open(b".", _LIST, dir_fd=self.folder(path)) if path else os.open(b".", _LIST, dir_fd=self._root)
+        descriptor = os.open(b".", _LIST, dir_fd=self.folder(path))
         try:
             with os.scandir(descriptor) as entries:
                 found = [_listed(entry) for entry in entries]
@@ -140,15 +141,12 @@ class Root:
             os.close(descriptor)
         return sorted(found)
 
-    def read_small(self, path: bytes, limit: int) -> bytes | None:
-        """The bytes of a small regular file; None where there is none. For ignore rules."""
-        above, _, name = path.rpartition(b"/")
+    def specials(self, path: bytes) -> list[bytes]:
+        """The names in a folder that are neither file, symlink nor folder; git does not tell of them."""
+        descriptor = os.open(b".", _LIST, dir_fd=self.folder(path))
         try:
-            descriptor = os.open(name, _FILE, dir_fd=self.folder(above))
-        except OSError:
-            return None
-        try:
-            return os.read(descriptor, limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+            with os.scandir(descriptor) as entries:
+                return [os.fsencode(entry.name) for entry in entries if _is_special(entry)]
         finally:
             os.close(descriptor)
 
@@ -160,20 +158,24 @@ class Root:
         above, _, name = path.rpartition(b"/")
         try:
             folder = self.folder(above)
-            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(info.st_mode):
-                return _take_link(folder, name, info, builder, known)
-            return _take_file(folder, name, builder, known, limit)
+            try:
+                return _take_file(folder, name, builder, known, limit)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+            return _take_link(folder, name, builder, known)
         except OSError as error:
-            if error.errno in _NOT_THERE:
+            if error.errno in _NOT_THERE or error.errno == errno.EINVAL:  # EINVAL: readlink of what is no symlink now
                 raise Gone from error
             raise NotTaken("unreadable", os.strerror(error.errno or 0)) from error
 
 
 def _listed(entry: "os.DirEntry[str]") -> Listed:
-    folder = entry.is_dir(follow_symlinks=False)
-    special = not (folder or entry.is_file(follow_symlinks=False) or entry.is_symlink())
-    return Listed(os.fsencode(entry.name), folder, special)
+    return Listed(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False), _is_special(entry))
+
+
+def _is_special(entry: "os.DirEntry[str]") -> bool:
+    return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink())
 
 
 def _cuts(path: bytes) -> Iterator[int]:
@@ -191,14 +193,16 @@ def signature(info: os.stat_result) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _take_link(folder: int, name: bytes, before: os.stat_result, builder: PackBuilder, known: Known) -> Taken:
+def _take_link(folder: int, name: bytes, builder: PackBuilder, known: Known) -> Taken:
     # A symlink's target cannot change in place: another target is another inode.
+    started = time.time_ns()
+    before = os.stat(name, dir_fd=folder, follow_symlinks=False)
     target = os.readlink(name, dir_fd=folder)
     oid = blob_id(target)
     if not known(oid):
         builder.add(BLOB, target)
     after = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return Taken(oid, MODE_SYMLINK, before, len(target), proved=signature(before) == signature(after))
+    return Taken(oid, MODE_SYMLINK, before, len(target), started, proved=signature(before) == signature(after))
 
 
 def _take_file(folder: int, name: bytes, builder: PackBuilder, known: Known, limit: int) -> Taken:
@@ -207,8 +211,10 @@ def _take_file(folder: int, name: bytes, builder: PackBuilder, known: Known, lim
         descriptor = os.open(name, _FILE, dir_fd=folder)
         try:
             before = os.fstat(descriptor)
+            if stat.S_ISDIR(before.st_mode):
+                raise Gone
             if not stat.S_ISREG(before.st_mode):
-                raise NotTaken("special", _kind(before.st_mode))
+                raise NotTaken("special")
             if before.st_size > limit:
                 raise NotTaken("too-large", str(before.st_size))
             read = _store(descriptor, before.st_size, builder, known, last=attempt == _TRIES)
@@ -219,18 +225,11 @@ def _take_file(folder: int, name: bytes, builder: PackBuilder, known: Known, lim
             continue
         oid, size = read
         mode = MODE_EXECUTABLE if after.st_mode & 0o100 else MODE_FILE
-        if size == after.st_size and signature(before) == signature(after) and _same_file(folder, name, after):
-            return Taken(oid, mode, after, size, proved=abs(started - after.st_ctime_ns) >= _TICK_NS)
+        if size == after.st_size and signature(before) == signature(after):
+            return Taken(oid, mode, after, size, started, proved=abs(started - after.st_ctime_ns) >= _TICK_NS)
         if attempt == _TRIES:
-            return Taken(oid, mode, after, size, proved=False, torn=True)
+            return Taken(oid, mode, after, size, started, proved=False, torn=True)
     raise AssertionError("the last try returns")
-
-
-def _same_file(folder: int, name: bytes, info: os.stat_result) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return (there.st_ino, there.st_dev) == (info.st_ino, info.st_dev)
-    return False
 
 
 def _store(descriptor: int, size: int, builder: PackBuilder, known: Known, *, last: bool) -> tuple[bytes, int] | None:
@@ -272,10 +271,3 @@ def _store_large(descriptor: int, size: int, builder: PackBuilder, known: Known)
         return builder.add_file(descriptor, size), size
     except ChangedWhileRead:
         return None
-
-
-def _kind(mode: int) -> str:
-    for test, name in ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder")):
-        if test(mode):
-            return name
-    return "device"

@@ -15,6 +15,9 @@ from checkpointd.vault import disk, index
 from checkpointd.vault.repository import Repository, read_file, settings
 from checkpointd.vault.run import GitEnv, GitFailed, GitTimeout, GitTooMuch, git, git_records
 
+PREFIX_FILE = "prefix"
+"""In a zone's folder: where in the work tree its top is."""
+
 _TIMEOUT = 300.0
 _RULES = 1 << 20  # bytes of one file of ignore rules
 _ARGUMENTS = 96 << 10  # bytes of paths on one command line
@@ -50,6 +53,16 @@ class Home(NamedTuple):
         return self.config or self.path / ".config"
 
 
+def below(zone: "Zone", path: bytes) -> bytes:
+    """A path of the work tree as its zone has it."""
+    return path[len(zone.prefix) + 1 :] if zone.prefix else path
+
+
+def above(zone: "Zone", path: bytes) -> bytes:
+    """A zone's path as the work tree has it."""
+    return zone.prefix + b"/" + path if zone.prefix else path
+
+
 class Zone:
     """One zone. Paths that its methods take and give are relative to its top."""
 
@@ -70,38 +83,41 @@ class Zone:
         self.index_stamp: tuple[int, ...] | None = None
         self.tracked_folders: set[bytes] = set()
         self.tracked_digest = b""
+        self.folder = folder
         self._top = top
-        self._folder = folder
         self._home = home
         self._cancel = cancel
 
     def lay_out(self) -> None:
         """Makes the scratch git dirs and brings the ignore rules in them up to date; `rules` names those in force."""
+        disk.make_directories(self.folder)
+        _put(self.folder / PREFIX_FILE, self.prefix)
         _lay_scratch(self._own, "sha1")
         if self._of_user != self._own and self.repository is not None:
             _lay_scratch(self._of_user, self.repository.object_format)
         exclude = (read_file(self.repository.exclude_path, _RULES) if self.repository else None) or b""
-        parts = [exclude]
         self._excludes = self._excludes_file()
-        for path in (self._excludes, self._home.config_path / "git" / "ignore"):
-            parts.append(b"" if path is None else os.fsencode(path) + b"\0" + (read_file(path, _RULES) or b""))
-        self.rules = hashlib.sha1(b"\0".join(parts)).hexdigest()
+        files = [self._excludes, self._home.config_path / "git" / "ignore"]
+        parts = [
+            b"" if path is None else os.fsencode(path) + b"\0" + (read_file(path, _RULES) or b"") for path in files
+        ]
+        self.rules = hashlib.sha1(b"\0".join((exclude, *parts))).hexdigest()
         for scratch in {self._own, self._of_user}:
             _put(scratch / "info" / "exclude", exclude)
 
     @property
     def index_path(self) -> Path:
-        return self._folder / "index"
+        return self.folder / "index"
 
     @property
     def _own(self) -> Path:
-        return self._folder / "git"
+        return self.folder / "git"
 
     @property
     def _of_user(self) -> Path:
         """The scratch git dir that reads the user's index: of its format, beside a copy of its shared part."""
         plain = self.repository is None or self.repository.object_format == "sha1"
-        return self._own if plain else self._folder / "git-of-user"
+        return self._own if plain else self.folder / "git-of-user"
 
     def _excludes_file(self) -> Path | None:
         found = None
@@ -140,7 +156,7 @@ class Zone:
 
     @property
     def _user_index(self) -> Path:
-        return self.repository.index_path if self.repository is not None else self._folder / "none"
+        return self.repository.index_path if self.repository is not None else self.folder / "none"
 
     def tracked(self) -> Iterator[Tracked]:
         """The entries of the user's index."""
@@ -154,6 +170,15 @@ class Zone:
             tag, mode, oid, _stage = head.split(b" ")
             yield Tracked(path, bytes.fromhex(oid.decode("ascii")), int(mode, 8), tag == b"S")
 
+    def note_tracked(self, paths: Iterable[bytes]) -> None:
+        """Remembers which folders hold something tracked."""
+        self.tracked_folders = set()
+        for path in paths:
+            folder = path.rpartition(b"/")[0]
+            while folder and folder not in self.tracked_folders:
+                self.tracked_folders.add(folder)
+                folder = folder.rpartition(b"/")[0]
+
     def tracked_of(self, paths: Collection[bytes]) -> set[bytes]:
         """Which of these paths are in the user's index."""
         found: set[bytes] = set()
@@ -162,7 +187,7 @@ class Zone:
         self._copy_shared_index()
         env = self._env(self._of_user, self._user_index, objects=True)
         for part in _parts(paths):
-            args = ("--literal-pathspecs", "ls-files", "--cached", "-z", "--", *part)
+            args: tuple[str | bytes, ...] = ("--literal-pathspecs", "ls-files", "--cached", "-z", "--", *part)
             done = git(args, env=env, timeout=_TIMEOUT, cancel=self._cancel, cwd=self._top)
             found.update(done.stdout.split(b"\0"))
         return found & set(paths)
@@ -170,14 +195,14 @@ class Zone:
     def _copy_shared_index(self) -> None:
         # A split index is looked up beside the git dir. git refreshes the time of one it reads, so never the original;
         # its name is its hash, so a copy never ages.
-        assert self.repository is not None
+        git_dir = self._user_index.parent
         try:
-            shared = [name for name in os.listdir(self.repository.git_dir) if name.startswith("sharedindex.")]
+            shared = [name for name in os.listdir(git_dir) if name.startswith("sharedindex.")]
         except OSError:
             return
         for name in shared:
             if not (self._of_user / name).exists():
-                data = read_file(self.repository.git_dir / name, 1 << 30)
+                data = read_file(git_dir / name, 1 << 30)
                 if data is not None:
                     _put(self._of_user / name, data)
 
@@ -217,7 +242,7 @@ class Zone:
         args = (*self._options(), "check-ignore", "--no-index", "--stdin", "-z")
         done = git(
             args,
-            env=self._env(self._own, self._folder / "none"),
+            env=self._env(self._own, self.folder / "none"),
             stdin=b"\0".join(paths) + b"\0",
             timeout=_TIMEOUT,
             cancel=self._cancel,
@@ -237,7 +262,7 @@ class Zone:
         if not stdin:
             return None
         # The user's objects are an alternate of this one child, so nothing of the vault comes to depend on them.
-        env = self._env(self._own, self._folder / "none", objects=True)
+        env = self._env(self._own, self.folder / "none", objects=True)
         args = ("-c", "pack.threads=2", "pack-objects", "-q", "--window=0", os.fsencode(into / "pack"))
         try:
             done = git(args, env=env, stdin=stdin, timeout=_TIMEOUT, cancel=self._cancel, nice=True)

@@ -1,0 +1,123 @@
+"""Finding what differs between a work tree and its last capture, with git children doing the walk."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha1
+
+from msgspec import Struct
+
+from checkpointd.vault.ledger import Ledger
+from checkpointd.vault.passes import MODE_GITLINK
+from checkpointd.vault.run import GitFailed
+from checkpointd.vault.state import State
+from checkpointd.vault.zones import Others, Tracked, Zone, above
+
+_CHILDREN = 3  # at once
+_CLOSED = ("ignored", "default-folder", "config", "nested", "over-budget", "name")  # folders that are not walked again
+_STEADY = ("ignored", "default-folder", "config", "nested", "name", "secret", "outside-sparse")
+
+
+class Looked(Struct):
+    """What git said about one zone. `tracked` is None where the user's index is as it was."""
+
+    zone: Zone
+    others: Others
+    stale: list[bytes]
+    stamp: tuple[int, ...] | None
+    tracked: list[Tracked] | None
+
+
+def look(zones: Iterable[Zone]) -> list[Looked]:
+    """Asks git about every zone, some children at a time."""
+    with ThreadPoolExecutor(_CHILDREN, thread_name_prefix="scan") as pool:
+        asked = [_ask(pool, zone) for zone in zones]
+        return [answer() for answer in asked]
+
+
+def _ask(pool: ThreadPoolExecutor, zone: Zone) -> Callable[[], Looked]:
+    stamp = zone.stamp()
+    others = pool.submit(zone.look, users_index=False)
+    stale = pool.submit(_stale, zone)
+    tracked: Future[list[Tracked]] | None = None
+    if stamp != zone.index_stamp:
+        tracked = pool.submit(lambda: list(zone.tracked()))
+    return lambda: Looked(zone, others.result(), stale.result(), stamp, tracked.result() if tracked else None)
+
+
+def _stale(zone: Zone) -> list[bytes]:
+    try:
+        return zone.stale()
+    except GitFailed:  # our index is damaged: every file is looked at
+        return list(zone.index.paths())
+
+
+def digest_of(tracked: Iterable[Tracked]) -> bytes:
+    """What changes when other paths are tracked, or a sparse checkout's cone moves."""
+    digest = sha1()
+    for entry in tracked:
+        digest.update(b"%s\0%d\0" % (entry.path, entry.absent))
+    return digest.digest()
+
+
+def suspects_in(looked: Looked, ledger: Ledger) -> Iterator[bytes]:
+    """The paths of the work tree that may differ from the last capture, going by what git said."""
+    zone, names = looked.zone, looked.others.names
+    yield from (above(zone, path) for path in looked.stale)
+    yield from (above(zone, name.rstrip(b"/")) for name in names ^ zone.others)
+    for name in names & zone.others:
+        if name.endswith(b"/"):
+            path = above(zone, name.rstrip(b"/"))
+            skip = ledger.skips.get(path)
+            # Nothing captured is in it, but no rule leaves it out as a whole: something may have been added.
+            if skip is None or skip.reason not in _CLOSED:
+                yield path
+
+
+def unsteady(ledger: Ledger) -> Iterator[bytes]:
+    """What was left out for a reason that may be gone without git noticing: its size, its kind, how it was read."""
+    return (path for path, skip in ledger.skips.items() if skip.reason not in _STEADY and not skip.folder)
+
+
+def newly_tracked(looked: Looked, state: State) -> tuple[list[bytes], list[bytes]]:
+    """Tracked paths that are not captured: those that may be on the disk, and those outside a sparse checkout."""
+    zone = looked.zone
+    present: list[bytes] = []
+    absent: list[bytes] = []
+    captured = set(zone.index.paths())
+    for entry in looked.tracked or ():
+        path = above(zone, entry.path)
+        if entry.path in captured or state.fresh.get(path) is not None or entry.mode == MODE_GITLINK:
+            continue
+        (absent if entry.absent else present).append(path)
+    return present, absent
+
+
+def note_sparse(ledger: Ledger, zone: Zone, absent: list[bytes], present: Iterable[bytes]) -> None:
+    """Notes what a sparse checkout leaves out, folded to the highest folders that are out as a whole."""
+    prefix = zone.prefix + b"/" if zone.prefix else b""
+    for path in [path for path, skip in ledger.skips.items() if skip.reason == "outside-sparse"]:
+        if path.startswith(prefix):
+            ledger.unskip(path)
+    if not absent:
+        return
+    inside: set[bytes] = set()
+    for path in present:
+        folder = path.rpartition(b"/")[0]
+        while folder and folder not in inside:
+            inside.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    for path in absent:
+        end = len(prefix) - 1
+        while (end := path.find(b"/", end + 1)) > 0 and path[:end] in inside:
+            pass
+        ledger.skip(path if end < 0 else path[:end], "outside-sparse", folder=end > 0)
+
+
+def note_unopened(ledger: Ledger, zone: Zone, others: Others) -> None:
+    """Notes the folders that git could not enter: too deep, or not readable."""
+    for name, why in others.unopened.items():
+        path = above(zone, name)
+        if b"ermission" in why:
+            ledger.skip(path, "unreadable", why.decode("utf-8", "replace"), folder=True)
+        else:
+            ledger.unobserved.add(path)
