@@ -1,6 +1,7 @@
 """Restores under attack: each test is named for the fault that it keeps out."""
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
@@ -12,8 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkpointd.engine.errors import Failed, NotFound, Refused
+from checkpointd.engine.errors import Conflict, Failed, NotFound, Refused
+from checkpointd.engine.journal import Journal
 from checkpointd.model.restore import PathRefused
+from checkpointd.vault import materialise
 from checkpointd.vault.errors import MissingObject, StoreFull
 from checkpointd.vault.objects import blob_id
 from support import killed_restore
@@ -243,6 +246,27 @@ def test_other_permissions_alone_keep_the_inode(world):
     assert world.files()["run"] == ("file", b"x", 0o644)
 
 
+def test_a_full_disk_stops_only_what_does_not_fit(world, monkeypatch):
+    world.write({f"f{number}": "one" for number in range(5)})
+    target = world.capture()
+    world.write({f"f{number}": "two" for number in range(5)})
+    fits, written = materialise._write_all, []
+
+    def write(fd, content):
+        written.append(content)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fits(fd, content)
+
+    monkeypatch.setattr(materialise, "_write_all", write)
+    outcome = world.restore(target)
+    assert len(outcome.restored) == 4
+    assert list(whys(outcome.failed).values()) == ["no space left on device"]
+    assert sorted(world.files()) == [f"f{number}" for number in range(5)]
+    (failed,) = whys(outcome.failed)
+    assert world.files()[failed.decode()] == ("file", b"two", 0o644)
+
+
 def test_setuid_never_comes_back(world):
     world.write({"run": "x"})
     (world.root / "run").chmod(0o4755)
@@ -344,6 +368,18 @@ def test_undo_keeps_what_was_changed_since(world):
     assert whys(undone.keep) == {b"a": "changed since then"}
     assert world.files()["a"] == ("file", b"new work", 0o644)
     assert world.files()["b"] == ("file", b"two", 0o644)
+
+
+def test_a_plan_is_carried_out_once(world):
+    world.write({"a": "one"})
+    target = world.capture()
+    world.write({"a": "two"})
+    job = world.plan(target)
+    world.apply(job)
+    world.write({"a": "two"})
+    with pytest.raises(Conflict):
+        world.apply(job)
+    assert len(world.made) == 1
 
 
 def test_undo_of_nothing_is_not_found(world):
@@ -450,11 +486,14 @@ def test_a_journal_that_never_got_its_intent_is_no_restore(world):
     assert asyncio.run(world.restorer.unfinished()) == []
 
 
-def test_a_full_disk_for_the_journal_means_that_nothing_is_touched(world):
+def test_a_full_disk_for_the_journal_means_that_nothing_is_touched(world, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     world.write({"a": "one"})
     target = world.capture()
     world.write({"a": "two"})
-    world.journals.write_text("a file where the folder should be")
+    monkeypatch.setattr(Journal, "begin", full)
     with pytest.raises(Failed, match="Nothing was restored"):
         world.restore(target)
     assert world.files()["a"] == ("file", b"two", 0o644)

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from checkpointd.clock import Clock
 from checkpointd.engine import journal as journals
 from checkpointd.engine.application import Application
-from checkpointd.engine.errors import Failed, NotFound, Refused
+from checkpointd.engine.errors import Conflict, Failed, NotFound, Refused
 from checkpointd.engine.journal import Entered, Intent, Journal
 from checkpointd.engine.planning import Planner
 from checkpointd.model.capture import Captured
@@ -115,6 +115,8 @@ class Restorer:
             )
         if not job.plan.paths:
             return Outcome(plan=job.id, keep=job.plan.keep)
+        if await self._entered(job.id) is not None:
+            raise Conflict(f"The plan {job.id} was carried out already.", hint="Make a new one.")
         await self._run(lambda: self._planner.check_blobs(job.plan))
         snapshot = await self._run(lambda: self._planner.look(job.plan, self._clock.now()))
         pre_restore, captured = await self._hold(job)
@@ -192,10 +194,7 @@ class Restorer:
         application = Application(self._root, self._vault, plan, held, intent.plan, journal.applied)
         try:
             await self._run_steps(application, plan)
-            await self._run(lambda: journal.finish(application.failed, aborted=aborted))
-        except OSError as error:
-            # The files are done. A journal that could not be closed only means that they are looked at once more.
-            log.warning("restore journal not finished plan=%s error=%s", intent.plan, error)
+            await self._run(lambda: _finish(journal, application.failed, aborted=aborted))
         finally:
             journal.close()
         log.info("restore done plan=%s failed=%d aborted=%s", intent.plan, len(application.failed), aborted)
@@ -259,6 +258,14 @@ def inverted(intent: Intent) -> Intent:
         made=intent.removed,
         removed=intent.made,
     )
+
+
+def _finish(journal: Journal, failed: Mapping[bytes, str], *, aborted: bool) -> None:
+    try:
+        journal.finish(failed, aborted=aborted)
+    except OSError as error:
+        # The files are done. A journal that could not be finished only means that they are looked at once more.
+        log.warning("restore journal not finished error=%s", error)
 
 
 def _outcome(name: str, pre_restore: str | None, plan: Plan, application: Application) -> Outcome:
