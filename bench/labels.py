@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from checkpointd.agents import claude_outcomes
-from checkpointd.model import danger, gates
-from checkpointd.model.events import Outcome
+from checkpointd.agents.claude import Claude
+from checkpointd.model import danger, failures, gates
+from checkpointd.model.events import Outcome, Position
 
 ROOT = "/home/dev/project"
 
@@ -50,15 +51,39 @@ def gate_predictions(folder: Path) -> Iterator[dict[str, Any]]:
         yield found
 
 
+def failure_predictions(folder: Path) -> Iterator[dict[str, Any]]:
+    for log in sorted((folder / "logs").glob("*.jsonl")):
+        parser = Claude().parser()
+        state = failures.FailureState()
+        fired: list[dict[str, Any]] = []
+        refused: list[str] = []
+        offset = 0
+        for line in log.read_bytes().splitlines(keepends=True):
+            uuid = json.loads(line).get("uuid", "")
+            for event in parser.feed(line, Position(0, offset, uuid)):
+                state, findings = failures.observe(state, event)
+                for finding in findings:
+                    if finding.trigger == "request-changes":
+                        refused.append(uuid)
+                    else:
+                        fired.append({"uuid": uuid, "gate": finding.gate, "error": finding.error})
+            offset += len(line)
+        yield {"set": "failures", "id": log.stem, "repeated_failure": fired, "request_changes": refused}
+
+
 def main() -> None:
     labels = Path(sys.argv[1])
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as out:
-        for predictions in (danger_predictions(labels / "danger"), gate_predictions(labels / "gates")):
+        for predictions in (
+            danger_predictions(labels / "danger"),
+            gate_predictions(labels / "gates"),
+            failure_predictions(labels / "failures"),
+        ):
             for prediction in predictions:
                 out.write(json.dumps(prediction) + "\n")
         out.flush()
         command = [sys.executable, str(labels / "score.py"), out.name]
-        for name in ("danger", "gates"):
+        for name in ("danger", "gates", "failures"):
             command += ["--set", name]
         subprocess.run([*command, *sys.argv[2:]], check=True)
 
