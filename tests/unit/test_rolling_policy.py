@@ -29,15 +29,16 @@ def test_older_states_are_one_per_ten_seconds():
     assert max(times) in kept
 
 
-def test_states_past_ten_minutes_go_but_the_newest_stays():
+def test_of_states_past_ten_minutes_the_newest_stays():
     assert rolling.keep([ago(5000), ago(4000)], (), NOW) == {ago(4000)}
+    assert rolling.keep([ago(5000), ago(4000), ago(1)], (), NOW) == {ago(4000), ago(1)}
 
 
-def test_the_state_before_a_burst_is_kept_for_ten_minutes():
+def test_a_protected_state_stays_whatever_its_age():
     before, later = ago(300), ago(299.5)
     assert before in rolling.keep([before, later, NOW], {before}, NOW)
     assert before not in rolling.keep([before, later, NOW], (), NOW)
-    assert before not in rolling.keep([before, NOW], {before}, NOW + timedelta(minutes=6))
+    assert ago(9000) in rolling.keep([ago(9000), ago(8000), NOW], {ago(9000)}, NOW)
 
 
 @given(ages)
@@ -50,8 +51,17 @@ def test_thinning_twice_is_thinning_once(times):
 def test_there_is_a_state_within_ten_seconds_of_every_moment_that_had_one(times):
     kept = rolling.keep(times, (), NOW)
     for time in times:
-        if NOW - time <= rolling.LONGEST - rolling.SLOT:
+        if NOW - time <= rolling.LONGEST:
             assert any(time <= other <= time + rolling.SLOT for other in kept)
+
+
+@given(ages, st.integers(min_value=0, max_value=600))
+def test_every_moment_of_the_last_ten_minutes_is_answered_as_before_but_for_a_slot(times, back):
+    moment = ago(back)
+    whole, kept = rolling.newest_before(times, moment), rolling.newest_before(rolling.keep(times, (), NOW), moment)
+    if whole is not None:
+        assert kept is None or kept <= whole
+        assert rolling.newest_before(rolling.keep(times, (), NOW), moment + rolling.SLOT) is not None
 
 
 def test_a_moment_is_answered_by_the_newest_state_before_it():

@@ -10,26 +10,27 @@ SLOT = timedelta(seconds=10)
 """Older ones: the newest of each slot of this length."""
 
 LONGEST = timedelta(minutes=10)
-"""Older states are let go, but for the newest of all; so is the protection of a state before a burst."""
+"""How far back every moment can be asked for. So long, too, is a state before a burst protected after the burst."""
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def keep(times: Iterable[datetime], protected: Collection[datetime], now: datetime) -> set[datetime]:
-    """The times of the states to keep. `protected` are the states before a burst, kept while they are young enough.
+    """The times of the states to keep; the protected ones among them stay whatever their age.
 
-    Thinning what was thinned changes nothing, since slots are cut from the epoch. The newest state always stays: it is
-    what the next change is compared with. A time after `now` (a clock that was set back) counts as new.
+    Thinning what was thinned changes nothing, since slots are cut from the epoch. The newest state always stays, and
+    so does the one that held when the last ten minutes began, however old it is: an idle project has no younger one.
+    A time after `now` (a clock that was set back) counts as new.
     """
     ordered = sorted(set(times))
-    kept: set[datetime] = set(ordered[-1:])
+    kept = {time for time in ordered if time in protected} | set(ordered[-1:])
     slots: dict[int, datetime] = {}
     for time in ordered:
         age = now - time
-        if age <= EVERY or (time in protected and age <= LONGEST):
+        if age <= EVERY:
             kept.add(time)
-        elif age <= LONGEST:
-            slots[(time - _EPOCH) // SLOT] = time  # ordered, so the newest of the slot wins
+        else:
+            slots[(time - _EPOCH) // SLOT if age <= LONGEST else -1] = time  # ordered: the newest of a slot wins
     return kept | set(slots.values())
 
 

@@ -37,7 +37,7 @@ from checkpointd.vault.scan import (
 from checkpointd.vault.state import State
 from checkpointd.vault.store import Vault
 from checkpointd.vault.trees import EMPTY_TREE
-from checkpointd.vault.zones import PREFIX_FILE, Home, Zone, above
+from checkpointd.vault.zones import PREFIX_FILE, Home, Zone, above, home_of
 
 __all__ = ["CaptureCancelled", "CaptureFailed", "CaptureRefused", "Home", "WorkTree"]
 
@@ -73,7 +73,7 @@ class WorkTree:
         self._budget = ReadBudget(limits.max_read_per_day, clock)
         self._clock = clock
         self._cancel = cancel
-        self._home = home or _home()
+        self._home = home or home_of(os.environ)
         self._editor = TreeEditor(vault.read_tree)
         self._known: State | None = None
         self._device: int | None = None
@@ -404,8 +404,3 @@ def _vanished(root: Path, why: str) -> CaptureFailed:
         f"{root} cannot be read: {why}. Nothing is taken for deleted.",
         "Mount its disk or put the folder back; what was captured before can be restored elsewhere with `--to`.",
     )
-
-
-def _home() -> Home:
-    config = os.environ.get("XDG_CONFIG_HOME")
-    return Home(Path.home(), Path(config) if config else None)

@@ -1,20 +1,33 @@
 """Finding what differs between a work tree and its last capture, with git children doing the walk."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha1
+from pathlib import Path
 
 from msgspec import Struct
 
 from checkpointd.vault.ledger import Ledger
+from checkpointd.vault.limits import DEFAULT_FOLDERS
 from checkpointd.vault.passes import MODE_GITLINK
+from checkpointd.vault.repository import Repository
 from checkpointd.vault.run import GitFailed
 from checkpointd.vault.state import State
-from checkpointd.vault.zones import Others, Tracked, Zone, above
+from checkpointd.vault.zones import Home, Others, Tracked, Zone, above, home_of
 
 _CHILDREN = 3  # at once
 _CLOSED = ("ignored", "default-folder", "config", "nested", "over-budget", "name")  # folders that are not walked again
 _STEADY = ("ignored", "default-folder", "config", "nested", "name", "secret", "outside-sparse")
+
+
+def ignored_folders(top: Path, found: Repository | None, home: Home | None = None) -> set[bytes]:
+    """The folders of a work tree that are left out as a whole: not worth watching. Raises GitError."""
+    with tempfile.TemporaryDirectory(prefix="checkpointd-") as folder:
+        zone = Zone(b"", top, found, Path(folder), home or home_of(os.environ), lambda: False)
+        zone.lay_out()
+        return zone.ignored_folders(DEFAULT_FOLDERS)
 
 
 class Looked(Struct):

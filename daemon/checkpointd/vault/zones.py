@@ -7,7 +7,7 @@ No child ever runs in the user's git dir: a scratch one stands in for it.
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,12 @@ class Home(NamedTuple):
     @property
     def config_path(self) -> Path:
         return self.config or self.path / ".config"
+
+
+def home_of(env: Mapping[str, str]) -> Home:
+    """The home that an environment names."""
+    config = env.get("XDG_CONFIG_HOME")
+    return Home(Path(env.get("HOME") or Path.home()), Path(config) if config else None)
 
 
 def below(zone: "Zone", path: bytes) -> bytes:
@@ -252,6 +258,27 @@ class Zone:
         if done.returncode not in (0, 1):  # 1: none of them
             raise GitFailed("check-ignore", done.returncode, done.stderr)
         return set(done.stdout.split(b"\0")) - {b""}
+
+    def ignored_folders(self, defaults: Collection[bytes]) -> set[bytes]:
+        """The highest folders without anything tracked that a rule, or one of these names, leaves out as a whole."""
+        self._copy_shared_index()
+        excludes = [b"--exclude=" + name + b"/" for name in defaults]
+        args = (
+            *self._options(),
+            "ls-files",
+            "--others",
+            "--ignored",
+            "--exclude-standard",
+            *excludes,
+            "--directory",
+            "-z",
+        )
+        env = self._env(self._of_user, self._user_index, objects=True)
+        records = git_records(args, env=env, timeout=_TIMEOUT, cancel=self._cancel, cwd=self._top)
+        folders = {record.rstrip(b"/") for record in records if record.endswith(b"/")}
+        named = {folder for folder in folders if folder.rpartition(b"/")[2] in defaults}
+        # git folds a folder whose files are all ignored, too; a new one in it need not be.
+        return named | self.ignored(folders - named)
 
     def copy_objects(self, listing: Iterable[bytes], into: Path) -> Path | None:
         """Copies objects (given by id) out of the user's repository into a pack of our own below `into`; its path.
