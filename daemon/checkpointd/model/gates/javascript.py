@@ -50,7 +50,7 @@ def _jest_error(text: str, bullets: list[re.Match[str]]) -> str:
     lines = [line.strip() for line in text[bullets[0].end() :].split("\n")]
     message: list[str] = []
     for line in lines:
-        if re.match(r">? ?\d+ \||at |●|\.\.\. \[", line) or len(message) >= 4:
+        if re.match(r">? ?\d+ \||at |●|\.\.\. \[|Tests?(?: Suites)?:|Time:", line) or len(message) >= 4:
             break
         if line and not re.match(r"(?:expect\(|-\s*Expected|\+\s*Received|@@)", line):
             message.append(line)
