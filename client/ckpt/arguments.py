@@ -137,6 +137,7 @@ def _restore(parser: argparse.ArgumentParser) -> None:
     _one(parser)
     parser.add_argument("path", nargs="*", metavar="PATH", help="only these; else everything")
     parser.add_argument("--to", metavar="DIR", help="write into DIR; the project is left alone")
+    parser.add_argument("--allow-mass-delete", action="store_true", help="also where it deletes most of the project")
     _undo(parser)
 
 

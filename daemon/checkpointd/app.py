@@ -8,14 +8,14 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from checkpointd import config as configs
 from checkpointd import logs, places
-from checkpointd.agents.registry import ADAPTERS
+from checkpointd.agents.registry import ADAPTERS, discover
 from checkpointd.api import endpoint
 from checkpointd.api.dispatch import Dispatcher
 from checkpointd.api.handlers import Handlers
@@ -27,6 +27,7 @@ from checkpointd.config import Config, ConfigError
 from checkpointd.engine import answers
 from checkpointd.engine.binding import Binding
 from checkpointd.engine.bus import Bus
+from checkpointd.engine.history import History
 from checkpointd.engine.lookup import Lookup
 from checkpointd.engine.operations import Operations
 from checkpointd.engine.overview import Overview
@@ -104,6 +105,7 @@ class App:
         pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="worker")
         history_pool = ThreadPoolExecutor(1, thread_name_prefix="history")
         bus, relay = Bus(), _Relay()
+        history = History(catalog=catalog, pool=history_pool)
         watching = hub(loop, self._places.cookies)
         watching.open()
         projects = Projects(
@@ -120,7 +122,7 @@ class App:
         )  # fmt: skip
         sessions = relay.sessions = Sessions(
             catalog=catalog, projects=projects, protection=protection, recorder=recorder, clock=self._clock,
-            policy=self._policy, env=self._env, pool=pool, history_pool=history_pool, bus=bus,
+            policy=self._policy, env=self._env, pool=pool, history=history, bus=bus,
             disabled=lambda: self._config.agents.disabled,
         )  # fmt: skip
         wait = ProcessWait(loop)
@@ -133,7 +135,7 @@ class App:
         )  # fmt: skip
         log_watch = LogWatch(
             watching, self._log_roots(), on_files=sessions.on_files,
-            on_overflow=lambda: sessions.on_overflow(),
+            on_overflow=sessions.on_overflow,
         )  # fmt: skip
         jobs = Jobs(catalog, self._clock)
         retainer = Retainer(
@@ -141,12 +143,12 @@ class App:
             config=lambda: self._config, data=self._places.data, bus=bus,
         )  # fmt: skip
         rebuilder = Rebuilder(
-            folder=self._places.projects, catalog=catalog, projects=projects, sessions=sessions, pool=pool
+            folder=self._places.projects, catalog=catalog, projects=projects, read_logs=sessions.read_all_again, pool=pool
         )
         notices = _Notices(self, catalog, jobs, restores, projects, watching_trouble=lambda: watching.trouble)
         overview = Overview(
-            catalog=catalog, projects=projects, protection=protection, sessions=sessions, clock=self._clock,
-            config=lambda: self._config, usage=_usage, started=started, log_roots=self._log_stores, notices=notices.now,
+            catalog=catalog, projects=projects, protection=protection, sessions=sessions, history=history,
+            clock=self._clock, config=lambda: self._config, usage=_usage, started=started, log_roots=self._log_stores, notices=notices.now,
         )  # fmt: skip
         operations = Operations(
             catalog=catalog, lookup=lookup, projects=projects, protection=protection, recorder=recorder,
@@ -177,6 +179,7 @@ class App:
         log.info("stopping pid=%d", os.getpid())
         jobs.stop()
         log_watch.stop()
+        endpoint.withdraw(self._places.discovery)  # first: a client must not go to a daemon that leaves
         await binding.stop()
         wait.close()
         await sessions.stop()
@@ -185,7 +188,6 @@ class App:
         await protection.close()
         await projects.close()
         watching.close()
-        endpoint.withdraw(self._places.discovery)
         endpoint.remove(self._places.socket, listening)
         pool.shutdown(wait=True)
         history_pool.shutdown(wait=True, cancel_futures=True)
@@ -254,7 +256,7 @@ class _Notices:
         restores: Restores,
         projects: Projects,
         *,
-        watching_trouble: "object",
+        watching_trouble: Callable[[], str | None],
     ) -> None:
         self._app = app
         self._catalog = catalog
@@ -289,7 +291,7 @@ class _Notices:
     def now(self) -> Iterable[answers.Problem]:
         if self._app.config_problem is not None:
             yield answers.Problem(what=self._app.config_problem, hint="The settings of before hold until it is mended.")
-        trouble = self._watching_trouble() if callable(self._watching_trouble) else None
+        trouble = self._watching_trouble()
         if trouble:
             yield answers.Problem(
                 what=f"Files cannot be watched, so everything is scanned every few seconds: {trouble}",
@@ -343,3 +345,38 @@ def main(env: Mapping[str, str], *, log_file: str | None, debug: bool) -> int:
     finally:
         os.close(lock)
     return 0
+
+
+def rebuild(env: Mapping[str, str]) -> answers.Rebuilt:
+    """Makes the catalog anew while no daemon runs. Raises AlreadyRunning, CatalogError, OSError."""
+    os.umask(0o077)
+    found = places.find(env)
+    found.projects.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = endpoint.acquire_lock(found.lock)
+    try:
+        return asyncio.run(_rebuilt(found, env))
+    finally:
+        os.close(lock)
+
+
+async def _rebuilt(found: Places, env: Mapping[str, str]) -> answers.Rebuilt:
+    catalog = Catalog(found.catalog)
+    catalog.open()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            projects = Projects(
+                folder=found.projects, home=found.home, catalog=catalog, clock=SystemClock(), pool=pool,
+                random_hex=_random_hex,
+            )  # fmt: skip
+            history = History(catalog=catalog, pool=pool)
+
+            async def read_logs() -> None:
+                logs = await asyncio.get_running_loop().run_in_executor(pool, discover, env)
+                await history.read(logs, lambda path: False)
+
+            rebuilder = Rebuilder(
+                folder=found.projects, catalog=catalog, projects=projects, read_logs=read_logs, pool=pool
+            )
+            return await rebuilder.run(_no_progress)
+    finally:
+        catalog.close()

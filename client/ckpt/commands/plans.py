@@ -9,7 +9,8 @@ from ckpt.contract.errors import CkptError
 from ckpt.contract.paths import quote
 
 
-def restore(context: Context, *, checkpoint: str, paths: list[str], to: str | None, dry_run: bool, yes: bool) -> int:
+def restore(context: Context, *, checkpoint: str, paths: list[str], to: str | None, dry_run: bool, yes: bool,
+            allow_mass_delete: bool) -> int:  # fmt: skip
     params = methods.RestoreParams(
         cwd=context.where,
         project=context.project,
@@ -17,18 +18,19 @@ def restore(context: Context, *, checkpoint: str, paths: list[str], to: str | No
         checkpoint=checkpoint,
         paths=context.paths(paths),
         to=quote(os.path.normpath(os.path.join(context.cwd, os.fsencode(to)))) if to is not None else None,
+        allow_mass_delete=allow_mass_delete,
     )
     plan = context.daemon().call(methods.RESTORE_PLAN, params, context.terminal.progress)["plan"]
-    return _decide(context, plan, dry_run=dry_run, yes=yes)
+    return _decide(context, plan, dry_run=dry_run, yes=yes, allowed=allow_mass_delete)
 
 
 def undo(context: Context, *, dry_run: bool, yes: bool) -> int:
     params = methods.ScopeParams(cwd=context.where, project=context.project)
     plan = context.daemon().call(methods.UNDO_PLAN, params, context.terminal.progress)["plan"]
-    return _decide(context, plan, dry_run=dry_run, yes=yes)
+    return _decide(context, plan, dry_run=dry_run, yes=yes, allowed=True)
 
 
-def _decide(context: Context, plan: methods.Plan, *, dry_run: bool, yes: bool) -> int:
+def _decide(context: Context, plan: methods.Plan, *, dry_run: bool, yes: bool, allowed: bool) -> int:
     terminal = context.terminal
     untouched = {"plan": plan, "applied": False, "undo": None}
     lines = render.plan(plan, context.now, terminal.width, context.home)
@@ -38,6 +40,9 @@ def _decide(context: Context, plan: methods.Plan, *, dry_run: bool, yes: bool) -
         return 0
     if not terminal.json:
         terminal.answer(None, lines)
+    if plan["mass_delete"] and not allowed:
+        raise CkptError("conflict", f"This would delete {len(plan['delete']):,} files, most of the project.",
+                        hint="Name paths, or repeat with `--allow-mass-delete` if that is meant.")  # fmt: skip
     question = f"Restore {len(plan['restore']):,} and delete {len(plan['delete']):,}?"
     if not (yes or _agreed(context, question, untouched)):
         return 1

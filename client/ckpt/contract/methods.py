@@ -287,6 +287,7 @@ class RestoreParams(CheckpointParams):
 
     paths: NotRequired[list[str]]
     to: NotRequired[str | None]
+    allow_mass_delete: NotRequired[bool]
 
 
 class PlannedPath(TypedDict):
@@ -307,6 +308,7 @@ class Plan(TypedDict):
     keep: list[PlannedPath]
     unchanged: int
     head_moved: bool
+    mass_delete: bool
     expires_at: str | None
 
 

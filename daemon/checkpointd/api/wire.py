@@ -123,6 +123,7 @@ def plan(value: answers.RestorePlan) -> methods.Plan:
         keep=planned(value.keep),
         unchanged=value.unchanged,
         head_moved=value.head_moved,
+        mass_delete=value.mass_delete,
         expires_at=moment(value.expires_at),
     )
 
@@ -294,6 +295,7 @@ def restore_request(params: methods.RestoreParams) -> RestoreRequest:
         checkpoint=params["checkpoint"],
         paths=paths(params.get("paths", [])),
         to=absolute("to", to) if to is not None else None,
+        allow_mass_delete=params.get("allow_mass_delete", False),
     )
 
 

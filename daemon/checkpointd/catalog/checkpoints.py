@@ -154,6 +154,11 @@ class Checkpoints:
         row = self._database.one(statement, (project, project))
         return cast("int", row[0]) if row else 0
 
+    def session_checkpoints(self, session: str) -> int:
+        """How many checkpoints a session has."""
+        row = self._database.one("SELECT count(*) FROM checkpoint WHERE session = ?", (session,))
+        return cast("int", row[0]) if row else 0
+
     def _select(self, where: str, values: tuple[Value, ...]) -> list[CheckpointRow]:
         return [_row(row) for row in self._database.rows(_SELECT + where, values)]
 

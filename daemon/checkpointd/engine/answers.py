@@ -76,6 +76,7 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
     keep: tuple[PlannedPath, ...] = ()
     unchanged: int = 0
     head_moved: bool = False
+    mass_delete: bool = False  # it deletes most of the files: carried out only where the request allowed that
     expires_at: datetime | None = None
 
 

@@ -13,8 +13,8 @@ _FAILURES = (OSError, Refusal, StoreError)
 
 
 class Application:
-    """The steps of one plan, in the order that makes them safe: `begin`, then `write` for all of `plan.restore` (from
-    several threads if wanted), then `end`. What could not be done is in `failed`, by path; the others go on."""
+    """The steps of one plan, in the order that makes them safe: `begin`, `write` for all of `plan.restore`, `verify` for
+    all steps (both from several threads if wanted), `end`. What could not be done is in `failed`; the others go on."""
 
     def __init__(
         self,
@@ -53,6 +53,18 @@ class Application:
             done = [step.path for step in steps if step.path not in self.failed and self._written(tree, step)]
         self._applied(done)
 
+    def verify(self, steps: Sequence[Step]) -> None:
+        """Compares restored paths with the target, byte for byte; directories, whose turn comes last, left out."""
+        with self._open() as tree:
+            for step in steps:
+                if step.path in self.failed or _is_directory(step):
+                    continue
+                try:
+                    if not self._as_wanted(tree, step):
+                        self.failed[step.path] = "differs from the checkpoint after the restore"
+                except _FAILURES as error:
+                    self.failed[step.path] = reason(error)
+
     def end(self) -> None:
         """Sets the permissions of directories, the deepest first, now that nothing more is written into them."""
         closed = [directory for directory in self._plan.make if directory.permissions & _OWNER != _OWNER]
@@ -63,13 +75,6 @@ class Application:
                     tree.set_permissions(directory.path, directory.permissions)
                 except _FAILURES as error:
                     self.failed.setdefault(directory.path, reason(error))
-
-    def verify(self, steps: Sequence[Step]) -> None:
-        """Compares restored paths with the target, byte for byte."""
-        with self._open() as tree:
-            for step in steps:
-                if step.path not in self.failed and not self._as_wanted(tree, step):
-                    self.failed[step.path] = "differs from the checkpoint after the restore"
 
     def not_done(self) -> tuple[Keep, ...]:
         """The failures, sorted."""
@@ -87,11 +92,10 @@ class Application:
             self._let_owner_in(tree, path)
 
     def _let_owner_in(self, tree: OpenTree, path: bytes) -> None:
-        seen = tree.look(path)
-        if seen is None or not seen.is_directory or seen.mode & _OWNER == _OWNER:
-            return
         try:
-            tree.set_permissions(path, seen.mode | _OWNER)
+            seen = tree.look(path)
+            if seen is not None and seen.is_directory and seen.mode & _OWNER != _OWNER:
+                tree.set_permissions(path, seen.mode | _OWNER)
         except _FAILURES as error:
             self.failed[path] = reason(error)
 

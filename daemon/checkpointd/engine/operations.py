@@ -329,10 +329,8 @@ class Operations:
     async def plan_undo(self, scope: Scope, asker: Asker, progress: Progress) -> answers.RestorePlan:
         return await self._restores.plan_undo(scope)
 
-    async def apply_restore(
-        self, plan: str, asker: Asker, progress: Progress, *, allow_mass_delete: bool = False
-    ) -> answers.Restored:
-        return await self._restores.apply(plan, asker, progress, allow_mass_delete=allow_mass_delete)
+    async def apply_restore(self, plan: str, asker: Asker, progress: Progress) -> answers.Restored:
+        return await self._restores.apply(plan, asker, progress)
 
     # -- keeping and forgetting ---------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from checkpointd.catalog.rows import ProjectRow, SessionFilter, SessionRow
 from checkpointd.clock import Clock
 from checkpointd.config import Config
 from checkpointd.engine import answers
+from checkpointd.engine.history import History
 from checkpointd.engine.projects import Projects
 from checkpointd.engine.protection import Protection
 from checkpointd.engine.sessions import Sessions
@@ -38,6 +39,7 @@ class Overview:
         projects: Projects,
         protection: Protection,
         sessions: Sessions,
+        history: History,
         clock: Clock,
         config: Callable[[], Config],
         usage: Usage,
@@ -49,6 +51,7 @@ class Overview:
         self._projects = projects
         self._protection = protection
         self._sessions = sessions
+        self._history = history
         self._clock = clock
         self._config = config
         self._usage = usage
@@ -76,7 +79,7 @@ class Overview:
                 "memory": answers.Budget(used=rss, limit=None, unit="bytes"),
                 "descriptors": answers.Budget(used=descriptors, limit=None, unit=""),
                 "watches": answers.Budget(used=watches, limit=None, unit=""),
-                "old logs to read": answers.Budget(used=self._sessions.backlog, limit=None, unit=""),
+                "old logs to read": answers.Budget(used=self._history.backlog, limit=None, unit=""),
             },
             problems=tuple(self.problems()),
         )  # fmt: skip

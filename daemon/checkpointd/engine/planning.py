@@ -28,7 +28,7 @@ from checkpointd.model.restore import (
     without,
 )
 from checkpointd.vault.errors import MissingObject
-from checkpointd.vault.materialise import Held, OpenTree, Refusal, Seen
+from checkpointd.vault.materialise import Held, OpenTree, Refusal, Seen, reason
 from checkpointd.vault.store import Vault
 
 _FRESH = timedelta(seconds=2)
@@ -41,6 +41,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     at: datetime
     seen: Mapping[bytes, Seen | None]
+    unseen: Mapping[bytes, str]  # paths out of reach, and why
 
 
 class Planner:
@@ -90,8 +91,15 @@ class Planner:
 
     def look(self, plan: Plan, now: datetime) -> Snapshot:
         """The planned paths as they are before the pre-restore checkpoint is made."""
+        seen: dict[bytes, Seen | None] = {}
+        unseen: dict[bytes, str] = {}
         with OpenTree(self._root, "") as tree:
-            return Snapshot(at=now, seen={path: tree.look(path) for path in plan.paths})
+            for path in plan.paths:
+                try:
+                    seen[path] = tree.look(path)
+                except OSError as error:
+                    unseen[path] = reason(error)
+        return Snapshot(at=now, seen=seen, unseen=unseen)
 
     def settle(self, plan: Plan, snapshot: Snapshot, captured: Captured) -> tuple[Plan, dict[bytes, Held]]:
         """The plan as it can be carried out with this pre-restore checkpoint, and what that holds of each path."""
@@ -100,12 +108,15 @@ class Planner:
         found: dict[bytes, Found] = {}
         with OpenTree(self._root, "") as tree:
             for step in (*plan.restore, *plan.delete):
+                if (why := snapshot.unseen.get(step.path)) is not None:
+                    found[step.path] = Found(held=None, there=True, why_not=why)
+                    continue
                 seen = snapshot.seen[step.path]
                 found[step.path] = self._found(tree, step, seen, held_side, captured.coverage, leaving)
         grain = int((snapshot.at - _FRESH).timestamp() * 1e9)
         held = {}
         for path, now in found.items():
-            seen = snapshot.seen[path]
+            seen = snapshot.seen.get(path)
             proves = seen is not None and max(seen.modified, seen.changed) < grain
             held[path] = Held(entry=now.held, seen=seen if proves else None)
         return settle(plan, found), held
@@ -259,7 +270,11 @@ class _Leaving:
 
     def first_left(self, tree: OpenTree, path: bytes) -> bytes | None:
         """Something in a directory that the plan does not remove."""
-        for name in tree.names(path):
+        try:
+            names = tree.names(path)
+        except OSError:  # what cannot be looked into stays
+            return path
+        for name in names:
             below = path + b"/" + name
             if below in self._paths:
                 continue

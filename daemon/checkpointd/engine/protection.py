@@ -21,6 +21,7 @@ from checkpointd.summaries import documents
 from checkpointd.vault import scan
 from checkpointd.vault.capture import CaptureCancelled, CaptureFailed
 from checkpointd.vault.errors import StoreError
+from checkpointd.vault.run import GitError
 from checkpointd.watch.project import ProjectWatch
 from checkpointd.watch.tree import Hub
 
@@ -116,15 +117,15 @@ class Protection:
         try:
             newest = self._catalog.newest(tree.worktree_id)
             resumed = await self._run(lambda: _held(project, newest.record.id)) if newest is not None else None
-            ignored = await self._run(lambda: scan.ignored_folders(project.vault, root.path, root.repository))
-            watch = ProjectWatch(self._hub, root.path, tree, skip=Skipped(ignored), clock=self._clock)
+            ignored = await self._run(lambda: scan.ignored_folders(root.path, root.repository))
+            watch = ProjectWatch(self._hub, root.path, tree, skip=lambda folder: folder in ignored or tree.skips(folder), clock=self._clock)
             git_dirs = []
             if root.repository is not None:
                 git_dirs = list(dict.fromkeys((root.repository.git_dir, root.repository.common_dir)))
             captured = await tree.start(watch, git_dirs, resumed)
             log.info("protected worktree=%s files=%d", tree.worktree_id, captured.coverage.captured)
-        except (CaptureFailed, StoreError) as error:
-            log.error("protection failed worktree=%s error=%s", tree.worktree_id, type(error).__name__)
+        except (CaptureFailed, StoreError, GitError, OSError) as error:
+            tree.failed(error)
         except CaptureCancelled:
             return
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +15,6 @@ from checkpointd.catalog.rows import ProjectRow, WorktreeRow
 from checkpointd.engine import answers
 from checkpointd.engine.projects import Projects
 from checkpointd.engine.requests import Progress
-from checkpointd.engine.sessions import Sessions
 from checkpointd.model.checkpoint import Record
 from checkpointd.summaries import documents
 from checkpointd.vault.errors import StoreError
@@ -38,12 +37,12 @@ class Rebuilder:
     """Reads every vault and every log again; what the catalog knew besides stays. Idempotent."""
 
     def __init__(
-        self, *, folder: Path, catalog: Catalog, projects: Projects, sessions: Sessions, pool: Executor
+        self, *, folder: Path, catalog: Catalog, projects: Projects, read_logs: Callable[[], Awaitable[None]], pool: Executor
     ) -> None:
         self._folder = folder
         self._catalog = catalog
         self._projects = projects
-        self._sessions = sessions
+        self._read_logs = read_logs
         self._pool = pool
 
     async def run(self, progress: Progress) -> answers.Rebuilt:
@@ -58,7 +57,7 @@ class Rebuilder:
             problems += found.problems
             checkpoints += self._add(folder.name, found)
         progress("reading logs", 0)
-        await self._sessions.read_all_again()
+        await self._read_logs()
         return answers.Rebuilt(
             projects=len(self._catalog.projects()), checkpoints=checkpoints, sessions=self._catalog.session_count(),
             problems=tuple(problems),

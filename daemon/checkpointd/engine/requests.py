@@ -68,6 +68,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     checkpoint: str
     paths: tuple[bytes, ...] = ()  # absolute, or relative to the project's root; never with `..`
     to: bytes | None = None  # absolute
+    allow_mass_delete: bool = False
 
 
 class Progress(Protocol):

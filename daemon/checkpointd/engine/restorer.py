@@ -203,8 +203,8 @@ class Restorer:
     async def _run_steps(self, application: Application, plan: Plan) -> None:
         await self._run(application.begin)
         await self._in_slices(application.write, plan.restore)
-        await self._run(application.end)
         await self._in_slices(application.verify, (*plan.restore, *plan.delete))
+        await self._run(application.end)
 
     async def _in_slices(self, work: Callable[[Sequence[Step]], None], steps: Sequence[Step]) -> None:
         slices = iter([steps[start : start + _SLICE] for start in range(0, len(steps), _SLICE)])

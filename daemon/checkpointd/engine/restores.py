@@ -210,17 +210,14 @@ class Restores:
 
     # -- carrying out -------------------------------------------------------------------------
 
-    async def apply(self, plan: str, asker: Asker, progress: Progress, *, allow_mass_delete: bool) -> answers.Restored:
+    async def apply(self, plan: str, asker: Asker, progress: Progress) -> answers.Restored:
         """Carries out exactly that plan."""
         kept = self._plans.pop(plan, None)
         if kept is None or (kept.answer.expires_at is not None and kept.answer.expires_at <= self._clock.now()):
             raise NotFound("That plan expired, or was carried out.", hint="Ask for the restore again.")
         progress("restoring", 0, len(kept.answer.restore) + len(kept.answer.delete))
         try:
-            outcome = await self._carry_out(kept, allow_mass_delete=allow_mass_delete)
-        except Refused:
-            self._plans[plan] = kept  # the same plan may be confirmed
-            raise
+            outcome = await self._carry_out(kept)
         except MissingObject as error:
             raise Failed(f"{kept.answer.target.id} is damaged: {error}", hint="Nothing was touched.") from error
         self._tell(kept, outcome, asker)
@@ -231,13 +228,14 @@ class Restores:
             failed=tuple(_kept(keep) for keep in (*outcome.failed, *_dropped(kept, outcome))),
         )
 
-    async def _carry_out(self, kept: Kept, *, allow_mass_delete: bool) -> Outcome:
+    async def _carry_out(self, kept: Kept) -> Outcome:
         if kept.job is None or kept.tree is None:
             request = kept.request
             assert request is not None
             return await kept.restorer.to_directory(kept.target, path_of_bytes(request.to), paths=request.paths)
         async with kept.tree.restoring:
-            return await kept.restorer.apply(kept.job, allow_mass_delete=allow_mass_delete)
+            allowed = kept.request is not None and kept.request.allow_mass_delete
+            return await kept.restorer.apply(kept.job, allow_mass_delete=allowed)
 
     def _tell(self, kept: Kept, outcome: Outcome, asker: Asker) -> None:
         now = self._clock.now()

@@ -4,16 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from checkpointd.agents.base import Adapter, Counts, LogFile
-from checkpointd.agents.registry import adapter_named, adapter_of, discover, open_log
+from checkpointd.agents.base import Adapter
+from checkpointd.agents.registry import adapter_of, discover, open_log
 from checkpointd.agents.tail import QUIET, Batch, Cursor
 from checkpointd.catalog import rows
 from checkpointd.catalog.catalog import Catalog
@@ -23,6 +22,7 @@ from checkpointd.engine.answers import Happening
 from checkpointd.engine.bus import Bus
 from checkpointd.engine.conversation import Conversation, Reader, restored
 from checkpointd.engine.errors import EngineError
+from checkpointd.engine.history import History, counted, cursor_row
 from checkpointd.engine.projects import Projects
 from checkpointd.engine.protection import Protection, path_of
 from checkpointd.engine.recorder import Draft, Recorder
@@ -43,7 +43,6 @@ _SAVE_AFTER = 1.0
 _FORGET_AFTER = timedelta(minutes=30)  # an ended session leaves memory
 _RECENT = timedelta(minutes=15)  # a log written so lately may be of a session that runs
 _SCHEDULED = timedelta(seconds=60)
-_AT_ONCE = 8
 
 
 class Files(Struct, frozen=True):
@@ -51,15 +50,6 @@ class Files(Struct, frozen=True):
 
     captured: Captured
     taken: Taken | None = None
-
-
-class Old(Struct):
-    """What an old log tells: no more than a row of the catalog."""
-
-    conversation: Conversation
-    cursor: Cursor
-    counts: dict[str, int]
-    error: str = ""
 
 
 class Pending(Struct):
@@ -84,7 +74,7 @@ class Sessions:
         policy: Callable[[], Policy],
         env: Mapping[str, str],
         pool: Executor,
-        history_pool: Executor,
+        history: History,
         bus: Bus,
         disabled: Callable[[], Iterable[str]],
     ) -> None:
@@ -96,7 +86,7 @@ class Sessions:
         self._policy = policy
         self._env = env
         self._pool = pool
-        self._history_pool = history_pool
+        self._history = history
         self._bus = bus
         self._disabled = disabled
         self._open: dict[tuple[str, str], Conversation] = {}
@@ -108,8 +98,7 @@ class Sessions:
         self._old_sizes: dict[Path, int] = {}  # logs that were there at start, by the size they had
         self._save_timer: asyncio.TimerHandle | None = None
         self._stopping = False
-        self.backlog = 0
-        self.unreadable: dict[str, str] = {}
+        self.unreadable = history.unreadable
         self.on_work: Callable[[Conversation], None] = lambda _: None  # a log grew: a process may be bound
 
     # -- start and stop -----------------------------------------------------------------------
@@ -130,8 +119,7 @@ class Sessions:
             elif cursor is None or cursor.offset != found.size:
                 history.append(found)
         self._spawn(self._protect_recent())
-        self.backlog = len(history)
-        self._spawn(self._read_history(history))
+        self._spawn(self._history.read(history, self._by_log.__contains__))
 
     async def stop(self) -> None:
         """Finishes the records that were asked for, and stores where reading goes on."""
@@ -275,38 +263,6 @@ class Sessions:
             reader.counted = totals
             self._catalog.count(agent, new)
 
-    # -- old logs -----------------------------------------------------------------------------
-
-    async def _read_history(self, logs: list[LogFile]) -> None:
-        """Old logs become session rows, newest first, a few at a time and never in the way of live ones."""
-        for start in range(0, len(logs), _AT_ONCE):
-            part = logs[start : start + _AT_ONCE]
-            read = await asyncio.get_running_loop().run_in_executor(self._history_pool, partial(_old_ones, part))
-            with self._catalog.batch():
-                for found, old in zip(part, read, strict=True):
-                    self._remember_old(found, old)
-            self.backlog -= len(part)
-
-    def _remember_old(self, found: LogFile, old: Old) -> None:
-        if found.path in self._by_log:
-            return  # it came to life meanwhile
-        if old.error:
-            self.unreadable[str(found.path)] = old.error
-            return
-        conversation = old.conversation
-        row = conversation.row()
-        root = conversation.digest.cwd
-        if root and (known := self._catalog.worktree_at(quote(root.encode("utf-8", "surrogateescape")))) is not None:
-            row = msgspec.structs.replace(row, project=known.project, worktree=known.id)
-        if (
-            found.session is None
-            or found.path.stem.endswith(found.session)
-            or self._catalog.session(*conversation.key) is None
-        ):
-            self._catalog.put_session(row)
-        self._catalog.put_cursors([_cursor_row(found.path, found.agent, conversation.session, old.cursor)])
-        self._catalog.count(found.agent, old.counts)
-
     # -- requests -----------------------------------------------------------------------------
 
     def _ask(self, conversation: Conversation, requests: Iterable[TriggerRequest]) -> None:
@@ -324,9 +280,7 @@ class Sessions:
                     )
                 pending.requests.append(one)
                 if not one.amends and one.key() not in pending.files:
-                    # What was held before is looked up now, before anything else can happen.
-                    held = tree.before(one.before or one.at or self._clock.now()) if one.state == "before" else None
-                    task = asyncio.get_running_loop().create_task(self._files(tree, one, held))
+                    task = asyncio.get_running_loop().create_task(self._files(tree, one))
                     pending.files[one.key()] = task
                 log.debug("trigger session=%s trigger=%s", conversation.session, one.trigger)
 
@@ -337,7 +291,7 @@ class Sessions:
         others = list(conversation.trees)[1:]
         return [request, *(msgspec.structs.replace(request, worktree=worktree) for worktree in others)]
 
-    async def _files(self, tree: LiveTree, request: TriggerRequest, held: Captured | None) -> Files:
+    async def _files(self, tree: LiveTree, request: TriggerRequest) -> Files:
         if request.state == "now":
             return Files(await tree.now())
         at = request.before or request.at or self._clock.now()
@@ -346,7 +300,7 @@ class Sessions:
             captured = await tree.now()
             if tree.quiet_since(at):
                 return Files(captured, "before")
-        if held is not None:
+        if (held := await tree.before(at)) is not None:
             return Files(held, "rolling")
         return Files(await tree.now(), "after")
 
@@ -447,10 +401,7 @@ class Sessions:
 
     async def read_all_again(self) -> None:
         """Old logs are read anew, as after a lost catalog; those that are followed go on."""
-        logs = await self._run(lambda: discover(self._env))
-        self.backlog = len(logs)
-        await self._read_history([found for found in logs if found.path not in self._by_log])
-        self.backlog = 0
+        await self._history.read(await self._run(lambda: discover(self._env)), self._by_log.__contains__)
 
     def trees_changed(self) -> None:
         """Protection was turned on or off: sessions enter their work trees anew."""
@@ -465,12 +416,15 @@ class Sessions:
         log.warning("root gone worktree=%s", tree.worktree_id)
         for conversation in self._open.values():
             if conversation.trees.get(tree.worktree_id) is tree:
-                conversation.asked_directories.discard(conversation.digest.cwd)
+                conversation.asked_directories.clear()
         self._spawn(self._left(tree))
 
     async def _left(self, tree: LiveTree) -> None:
         await self.settle()
         await self._protection.stop(tree.worktree_id)
+        for conversation in self._open.values():
+            if conversation.trees.get(tree.worktree_id) is tree:
+                del conversation.trees[tree.worktree_id]
 
     def on_process_bound(self, conversation: Conversation, pid: int, started: float) -> None:
         conversation.process = (pid, started)
@@ -562,48 +516,14 @@ class Sessions:
         self._catalog.put_session(conversation.row())
         self._catalog.set_value(f"session:{agent}:{session}", conversation.stored().decode())
         self._catalog.put_cursors(
-            _cursor_row(path, agent, session, reader.log.cursor()) for path, reader in conversation.readers.items()
+            cursor_row(path, agent, session, reader.log.cursor()) for path, reader in conversation.readers.items()
         )
-
-
-def _old_ones(found: list[LogFile]) -> list[Old]:
-    return [_old(each) for each in found]
-
-
-def _old(found: LogFile) -> Old:
-    """Reads one old log to its end; runs in the worker of old logs."""
-    adapter = adapter_named(found.agent)
-    reader = open_log(found.path, adapter)
-    conversation = Conversation(adapter, found.session or found.path.stem, found.path)
-    policy, error = Policy(), ""
-    while True:
-        batch = reader.read(now=0.0)
-        for event in batch.events:
-            conversation.observe(event, history=True, now=event.at or datetime.min.replace(tzinfo=UTC), policy=policy)
-        if batch.status == "unreadable":
-            error = batch.error
-        if not batch.more or batch.status != "ok":
-            return Old(conversation, reader.cursor(), counted(reader.counts), error)
-
-
-def counted(counts: Counts) -> dict[str, int]:
-    """A reader's counters by name, as the catalog keeps them."""
-    found = {"records": counts.records, "irregular": counts.irregular.count, "undecodable": counts.undecodable.count,
-             "oversized": counts.oversized.count}  # fmt: skip
-    return found | {f"unknown:{name}": sighting.count for name, sighting in counts.unknown.items()}
 
 
 def _cursor(row: rows.Cursor) -> Cursor:
     return Cursor(
         device=row.device, inode=row.inode, offset=row.offset, tail_hash=row.tail_hash, generation=row.generation,
         state=row.state,
-    )  # fmt: skip
-
-
-def _cursor_row(path: Path, agent: str, session: str, cursor: Cursor) -> rows.Cursor:
-    return rows.Cursor(
-        path=quote(bytes(path)), agent=agent, device=cursor.device, inode=cursor.inode, offset=cursor.offset,
-        generation=cursor.generation, tail_hash=cursor.tail_hash, session=session, state=cursor.state,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from checkpointd.config import CaptureConfig
 from checkpointd.model.capture import Captured
 from checkpointd.vault.capture import CaptureCancelled, CaptureFailed, WorkTree
 from checkpointd.vault.errors import StoreError
+from checkpointd.vault.limits import DEFAULT_FOLDERS
 from checkpointd.vault.rolling import Rolling
 from checkpointd.vault.store import Vault
 from checkpointd.watch.debounce import BurstDetector, Debounce
@@ -28,6 +29,8 @@ T = TypeVar("T")
 _DRAIN = 1.0  # seconds for the cookie to come back before a scan takes its place
 _RETRY = (1.0, 5.0, 30.0, 120.0)
 _PAUSE = timedelta(milliseconds=300)
+_LOOKED_UP = 200  # deleted paths that are looked up in the newest state
+_TOLD = 20
 _POLL = 5.0  # between scans of a tree that cannot be watched
 
 
@@ -129,15 +132,11 @@ class LiveTree:
     async def _whole(self, resumed: Captured | None) -> Captured:
         """The first capture, or after a restart a scan against what the vault already holds."""
         async with self._lock:
-            try:
-                if resumed is None:
-                    captured = await self._run(self._capture.first)
-                else:
-                    await self._run(lambda: self._capture.resume(resumed))
-                    captured = await self._run(self._capture.scan)
-            except (CaptureFailed, StoreError) as error:
-                self._failed(error)
-                raise
+            if resumed is None:
+                captured = await self._captured(self._capture.first)
+            else:
+                self._capture.resume(resumed)
+                captured = await self._captured(self._capture.scan)
             self._took(captured)
         return captured
 
@@ -150,13 +149,24 @@ class LiveTree:
         if self._dirty_since is None:
             self._dirty_since = at
         self._debounce.add(changes.paths, self._clock.monotonic())
-        burst = self._bursts.add(changes.at, len(changes.deleted), len(changes.deleted_folders))
+        files, folders = self._captured_among(changes.deleted), self._captured_among(changes.deleted_folders)
+        burst = self._bursts.add(changes.at, len(files), len(folders))
         if burst is not None:
             start = self._wall(burst.at)
-            self._rolling.before_burst(start)
-            examples = tuple(sorted(changes.deleted_folders | changes.deleted))[:20]
+            self._protect_state_before(start)
+            examples = tuple(sorted(folders | files))[:20]
             self._listener.on_burst(self, start, burst.deletions + burst.folders, examples)
         self._schedule()
+
+    def skips(self, folder: bytes) -> bool:
+        """Whether a new folder is not worth watching: of a name that is skipped by default, and not captured.
+
+        Called on the watching thread.
+        """
+        state = self._capture.state
+        if state is None or folder.rpartition(b"/")[2] not in DEFAULT_FOLDERS:
+            return False
+        return self.vault.resolve(state.files, folder) is None
 
     def on_overflow(self) -> None:
         """Events were lost: a scan finds what they would have told."""
@@ -174,13 +184,29 @@ class LiveTree:
     def on_repository(self) -> None:
         """HEAD or a ref may have moved: other files may be tracked and other rules hold now."""
         self._scan_due = True
-        self._rolling.before_burst(self._clock.now())
+        self._protect_state_before(self._clock.now())
         self._listener.on_repository(self)
         self._schedule()
 
     def on_gone(self) -> None:
         """The root was deleted, renamed or replaced."""
         self._listener.on_gone(self)
+
+    def _captured_among(self, paths: Collection[bytes]) -> set[bytes]:
+        """Those of the deleted paths that the newest state holds; the first few are enough to tell a burst."""
+        held: set[bytes] = set()
+        state = self._capture.state
+        if state is None:
+            return held
+        for path in sorted(paths)[:_LOOKED_UP]:
+            if self._capture.in_scope(path) and self.vault.resolve(state.files, path) is not None:
+                held.add(path)
+            if len(held) > _TOLD:
+                break
+        return held
+
+    def _protect_state_before(self, at: datetime) -> None:
+        asyncio.get_running_loop().run_in_executor(self._pool, self._rolling.before_burst, at)
 
     def _wall(self, monotonic: float) -> datetime:
         return self._clock.now() - timedelta(seconds=self._clock.monotonic() - monotonic)
@@ -223,35 +249,46 @@ class LiveTree:
         state = self._capture.state
         try:
             if scan or state is None:
-                captured = await self._run(lambda: self._capture.scan(dirty))
+                captured = await self._captured(lambda: self._capture.scan(dirty))
                 if force:
-                    captured = await self._run(lambda: self._capture.capture(dirty, force=force))
+                    captured = await self._captured(lambda: self._capture.capture(dirty, force=force))
             elif dirty or force:
-                captured = await self._run(lambda: self._capture.capture(dirty, force=force))
+                captured = await self._captured(lambda: self._capture.capture(dirty, force=force))
             else:
                 return state
         except (CaptureFailed, StoreError) as error:
-            self._scan_due = True  # whatever was dirty is found again
-            self._failed(error)
+            self.failed(error)
             raise
         self._took(captured)
         if self._capture.reread:
             self._debounce.add(self._capture.reread, self._clock.monotonic())
         return captured
 
+    async def _captured(self, capture: Callable[[], Captured]) -> Captured:
+        """Captures and keeps the state, in a worker."""
+
+        def work() -> Captured:
+            captured = capture()
+            self._rolling.push(captured)
+            return captured
+
+        return await self._run(work)
+
     def _took(self, captured: Captured) -> None:
-        self._rolling.push(captured)
         self.last_capture = captured.taken_at
         self.missed += captured.missed
         self._failures, self.failure = 0, None
         if not len(self._debounce):
             self._dirty_since = None
 
-    def _failed(self, error: CaptureFailed | StoreError) -> None:
+    def failed(self, error: Exception) -> None:
+        """Notes that a capture failed: whatever was dirty is found again by a scan, after a growing pause."""
+        self._scan_due = True
         self._failures += 1
         since = self.failure.since if self.failure else self._clock.now()
         self.failure = Failure(what=str(error), hint=getattr(error, "hint", "") or "", since=since)
         log.error("capture failed worktree=%s error=%s", self.worktree_id, type(error).__name__)
+        self._schedule()
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -270,9 +307,9 @@ class LiveTree:
         async with self._lock:
             return await self._catch_up(self._debounce.take_all(), force=force)
 
-    def before(self, at: datetime) -> Captured | None:
+    async def before(self, at: datetime) -> Captured | None:
         """The newest state of which no byte was read after `at`."""
-        return self._rolling.at(at)
+        return await self._run(lambda: self._rolling.at(at))
 
     def quiet_since(self, at: datetime) -> bool:
         """Whether nothing was seen to change after `at`."""
