@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from checkpointd.model.events import (
@@ -297,6 +298,41 @@ def test_head_moving_sideways_is_recorded_from_before(session: Session) -> None:
     assert session.give(HeadMoved(at=at(5), sideways=False)) == []
     (request,) = session.give(HeadMoved(at=at(6), sideways=True))
     assert (request.trigger, request.state, request.before) == ("head-moved", "before", at(6))
+
+
+# Failures
+
+
+def failing(session: Session, text: str, times: int = 3) -> list[TriggerRequest]:
+    made = []
+    for _ in range(times):
+        session.offset += 1
+        name = f"f{session.offset}"
+        made += session.event(ToolCall, None, call_id=name, command=f"pytest -q  # {TOKEN}")
+        made += session.event(ToolResult, None, call_id=name, outcome="failed", exit_code=1, text=text)
+    return made
+
+
+RED = "E   AssertionError: assert 1 == 2\nFAILED tests/test_a.py::test_x - assert 1 == 2\n1 failed in 0.1s"
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+def test_the_third_failure_in_a_row_is_recorded_once(session: Session) -> None:
+    assert failing(session, RED, 2) == []
+    (request,) = failing(session, RED, 3)
+    assert (request.trigger, request.state) == ("repeated-failure", "now")
+    assert "assert 1 == 2" in request.reason
+
+
+def test_what_is_stored_of_failures_holds_no_secret(session: Session) -> None:
+    failing(session, f"Error: {TOKEN} was refused\n{RED.replace('1 == 2', TOKEN)}")
+    session.event(ToolCall, None, command=f"curl -H 'Authorization: Bearer {TOKEN}' x")
+    assert b"a1B2a1B2" not in msgspec.json.encode(session.state)
+
+
+def test_a_review_that_asks_for_changes_is_recorded(session: Session) -> None:
+    (request,) = session.event(AssistantText, None, text="Verdict: REQUEST_CHANGES")
+    assert request.trigger == "request-changes"
 
 
 # Ends

@@ -379,8 +379,10 @@ def _asking(state: SessionState) -> bool:
 
 
 def _failed(state: SessionState, event: Event) -> Step:
-    """The same failure again and again, and a review's refusal."""
-    tracker, findings = failures.observe(state.failing, event)
+    """The same failure again and again, and a review's refusal. What was long over is not counted."""
+    if state.phase == "quiet":
+        return state, ()
+    tracker, findings = failures.observe(state.failing, _without_secrets(event))
     if tracker is not state.failing:
         state = replace(state, failing=tracker)
     if not _asking(state):
@@ -396,6 +398,16 @@ def _failed(state: SessionState, event: Event) -> Step:
         for finding in findings
     )
     return state, requests
+
+
+def _without_secrets(event: Event) -> Event:
+    """The event with its text redacted: the tracker keeps commands and errors, and its state is stored."""
+    match event:
+        case ToolCall() if event.command:
+            return replace(event, command=redact(event.command))
+        case ToolResult() if event.text:
+            return replace(event, text=redact(event.text))
+    return event
 
 
 def _line(text: str, limit: int = _COMMAND_LIMIT * 2) -> str:

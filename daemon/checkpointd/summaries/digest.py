@@ -311,7 +311,7 @@ def _gate(digest: Digest, call: PendingCall, result: ToolResult) -> None:
     run = gates.read_run(call.command, call.cwd, result.text, result.exit_code, result.outcome)
     if run is None:
         return
-    key = f"{run.gate}\x1f{run.command}"
+    key = f"{run.gate}\x1f{run.directory}\x1f{run.command}"
     digest.gates.pop(key, None)
     digest.gates[key] = GateState(
         gate=run.gate,
