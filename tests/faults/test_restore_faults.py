@@ -267,6 +267,22 @@ def test_a_full_disk_stops_only_what_does_not_fit(world, monkeypatch):
     assert world.files()[failed.decode()] == ("file", b"two", 0o644)
 
 
+def test_files_in_folders_that_are_closed_to_writing_come_and_go(world):
+    world.write({"a": "x", "b": "y"})
+    target = world.capture()
+    world.write({"cache/module/file": "x"})
+    for folder in ("cache/module", "cache"):
+        (world.root / folder).chmod(0o500)
+    before = world.files()
+    outcome = world.restore(target)
+    assert not outcome.failed
+    assert set(world.files()) == {"a", "b"}
+    assert not world.undo(outcome.plan).failed
+    assert world.files() == before
+    (world.root / "cache").chmod(0o700)
+    (world.root / "cache/module").chmod(0o700)
+
+
 def test_setuid_never_comes_back(world):
     world.write({"run": "x"})
     (world.root / "run").chmod(0o4755)
@@ -406,6 +422,7 @@ def test_a_state_is_written_into_a_new_directory(world, tmp_path):
     world.write({"closed/file": "x"})
     (world.root / "closed").chmod(0o500)
     target, wanted = world.capture(), world.files()
+    (world.root / "closed").chmod(0o700)
     shutil.rmtree(world.root)
     outcome = asyncio.run(world.restorer.to_directory(target, tmp_path / "new/place"))
     assert not outcome.failed

@@ -13,8 +13,8 @@ _FAILURES = (OSError, Refusal, StoreError)
 
 
 class Application:
-    """The steps of one plan, in the order that makes them safe: `begin`, `write` for all of `plan.restore`, `verify` for
-    all steps (both from several threads if wanted), `end`. What could not be done is in `failed`; the others go on."""
+    """The steps of one plan, in the order that makes them safe: `begin`, `write` for all of `plan.restore`, `verify`
+    for all steps (both from several threads if wanted), `end`. What could not be done is in `failed`; the others go on."""
 
     def __init__(
         self,

@@ -22,7 +22,9 @@ from checkpointd.vault import objects
 
 TEMPORARY = b".ckpt-restore-"
 
-_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_PATH (Linux) opens a directory that may be entered but not listed, too.
+_DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 256 << 10
@@ -99,7 +101,7 @@ class OpenTree:
         """The names in a directory, sorted; none where it is no directory."""
         try:
             with self._parent(path + b"/.") as (directory, _):
-                return sorted(map(os.fsencode, os.listdir(directory)))
+                return _names(directory)
         except _ABSENT:
             return []
 
@@ -165,10 +167,10 @@ class OpenTree:
         """Removes the temporary files that a killed process with this token left in a directory."""
         try:
             with self._parent(directory + b"/." if directory else b".") as (opened, _):
-                for name in map(os.fsencode, os.listdir(opened)):
+                for name in _names(opened):
                     if name.startswith(self._prefix):
                         os.unlink(name, dir_fd=opened)
-        except _ABSENT:
+        except OSError:  # gone, or out of reach: then nothing was written there either
             return
 
     def _write(self, path: bytes, entry: Entry, blobs: Blobs, held: Held, make: Mapping[bytes, int]) -> None:
@@ -294,7 +296,7 @@ def _open_directory(parts: list[bytes], depth: int, parent: int, make: Mapping[b
         # Open to its owner while it is filled; a mode that forbids that is set at the end.
         with contextlib.suppress(FileExistsError):  # another thread of the same restore was faster
             os.mkdir(name, 0o700, dir_fd=parent)
-        fd = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+        fd = os.open(name, _LIST_FLAGS, dir_fd=parent)
         os.fchmod(fd, make[path] & 0o777 | 0o700)
         return fd
     except OSError as error:
@@ -392,17 +394,36 @@ def _lstat(name: bytes, directory: int) -> Seen | None:
         return None
 
 
+def _names(directory: int) -> list[bytes]:
+    fd = os.open(b".", _LIST_FLAGS, dir_fd=directory)
+    try:
+        return sorted(map(os.fsencode, os.listdir(fd)))
+    finally:
+        os.close(fd)
+
+
 def _chmod(name: bytes, directory: int, permissions: int) -> None:
     try:
         fd = os.open(name, _READ_FLAGS, dir_fd=directory)
     except PermissionError:
-        # Not readable, so not openable: by name then, where the platform can do that without following symlinks.
-        if os.chmod not in os.supports_follow_symlinks:
-            raise
-        os.chmod(name, permissions & 0o777, dir_fd=directory, follow_symlinks=False)
+        _chmod_unreadable(name, directory, permissions)
         return
     try:
         os.fchmod(fd, permissions & 0o777)
+    finally:
+        os.close(fd)
+
+
+def _chmod_unreadable(name: bytes, directory: int, permissions: int) -> None:
+    """What cannot be opened for reading: by a descriptor that reads nothing, where there are such, else by name."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, permissions & 0o777, dir_fd=directory, follow_symlinks=False)
+        return
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            raise Refusal("a symlink has no permissions")
+        os.chmod(f"/proc/self/fd/{fd}", permissions & 0o777)
     finally:
         os.close(fd)
 
