@@ -45,7 +45,8 @@ def gate_predictions(folder: Path) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {"set": "gates", "id": case["id"], "gate": "none"}
         if run is not None:
             found |= {
-                "gate": run.gate, "colour": run.colour, "passed": run.passed, "failed": run.failed, "errors": run.errors,
+                "gate": run.gate, "colour": run.colour, "passed": run.passed, "failed": run.failed,
+                "errors": run.errors,
                 "skipped": run.skipped, "failing": list(run.failing), "exit": run.exit_code, "error": run.error or None,
             }  # fmt: skip
         yield found

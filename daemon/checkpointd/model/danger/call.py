@@ -112,7 +112,7 @@ class Options(Struct, frozen=True):
 
 
 def options(args: Sequence[Value], valued: str = "", *, stop: bool = False) -> Options:
-    """Takes arguments apart. `valued`: names (without dashes, blank between) that take a value; `stop`: at the first operand."""
+    """Takes arguments apart. `valued`: names (no dashes, a blank between) that take a value; `stop`: at an operand."""
     takes = frozenset(valued.split())
     flags: set[str] = set()
     values: dict[str, list[Value]] = {}

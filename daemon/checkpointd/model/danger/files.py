@@ -359,9 +359,11 @@ def _makes(call: Call) -> list[Danger]:
 
 
 FILES: dict[str, Handler] = {
-    "rm": _remove, "unlink": _remove, "rimraf": _remove, "del-cli": _remove, "del": _remove, "srm": _remove, "grm": _remove,
+    "rm": _remove, "unlink": _remove, "rimraf": _remove, "del-cli": _remove, "del": _remove, "srm": _remove,
+    "grm": _remove,
     "trash": _trash, "trash-put": _trash, "gio": _trash, "rmtrash": _trash, "gvfs-trash": _trash,
-    "shred": _shred, "truncate": _truncate, "mv": _move, "gmv": _move, "cp": _copy, "gcp": _copy, "install": _install, "ln": _link,
+    "shred": _shred, "truncate": _truncate, "mv": _move, "gmv": _move, "cp": _copy, "gcp": _copy, "install": _install,
+    "ln": _link,
     "rsync": _rsync, "dd": _dd, "tee": _tee, "sponge": _sponge, "sed": _sed, "gsed": _sed,
     "awk": _awk, "gawk": _awk, "ed": _editor, "ex": _editor, "vi": _editor, "vim": _editor, "nvim": _editor,
     "patch": _patch, "sort": _sort, "curl": _download, "wget": _download, "tar": _tar, "gtar": _tar, "bsdtar": _tar,

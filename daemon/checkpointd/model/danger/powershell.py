@@ -22,8 +22,13 @@ _ALIASES = {
     **dict.fromkeys(("write-host", "write-output", "echo", "get-content", "select-string", "get-childitem"), "quiet"),
 }
 _VALUED = frozenset(
-    "-path -literalpath -filter -include -exclude -destination -value -encoding -erroraction -newname -stream -filepath"
-    " -depth -inputobject -ea -delimiter -width".split()
+    re.findall(
+        r"\S+",
+        """
+        -path -literalpath -filter -include -exclude -destination -value -encoding -erroraction -newname -stream
+        -filepath -depth -inputobject -ea -delimiter -width
+        """,
+    )
 )
 _DELETED = re.compile(r"""\[(?:System\.)?IO\.(?:File|Directory)\]::Delete$""", re.IGNORECASE)
 

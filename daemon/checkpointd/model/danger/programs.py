@@ -41,7 +41,8 @@ def _language(
 
 _JAVASCRIPT = _language(
     "//",
-    "rmSync rm unlinkSync unlink rmdirSync removeSync remove emptyDirSync emptyDir rimraf rimrafSync removeSync deleteAsync deleteSync",
+    "rmSync rm unlinkSync unlink rmdirSync removeSync remove emptyDirSync emptyDir rimraf rimrafSync removeSync"
+    " deleteAsync deleteSync",
     "truncateSync truncate ftruncateSync",
     "writeFileSync writeFile createWriteStream writeTextFileSync writeTextFile outputFileSync",
     "renameSync rename moveSync move copyFileSync copyFile cpSync",
@@ -49,7 +50,8 @@ _JAVASCRIPT = _language(
 )
 _RUBY = _language(
     "#",
-    "rm rm_f rm_r rm_rf remove remove_dir remove_file remove_entry remove_entry_secure rmtree delete unlink safe_unlink",
+    "rm rm_f rm_r rm_rf remove remove_dir remove_file remove_entry remove_entry_secure rmtree delete unlink"
+    " safe_unlink",
     "truncate",
     "write binwrite",
     "mv move rename cp copy",

@@ -14,8 +14,13 @@ _SQL = re.compile(
 )
 _MONGO = re.compile(r"\.(?:drop(?:Database|Index|Indexes)?|deleteMany|deleteOne|remove|findOneAndDelete)\s*\(")
 _VERBS = frozenset(
-    "delete destroy remove rm terminate purge drop erase delete-object delete-objects undeploy uninstall wipe"
-    " unpublish deprovision dissociate delete-stack empty rmi".split()
+    re.findall(
+        r"\S+",
+        """
+        delete destroy remove rm terminate purge drop erase delete-object delete-objects undeploy uninstall wipe
+        unpublish deprovision dissociate delete-stack empty rmi
+        """,
+    )
 )
 _DRY = ("dry-run", "dryrun", "n", "noop", "check", "plan")
 _OUTSIDE = [outside("deletes")]
@@ -224,9 +229,11 @@ def _docker_run(call: Call, words: Sequence[Value]) -> list[Danger]:
 
 
 _MANAGED = re.compile(
-    r"(?:^|[ :])(?:db:(?:drop|reset|purge|setup|wipe|schema:load|migrate:reset|seed:replant)\S*|migrate:(?:fresh|refresh|reset|rollback)|db:wipe"
+    r"(?:^|[ :])(?:db:(?:drop|reset|purge|setup|wipe|schema:load|migrate:reset|seed:replant)\S*|migrate:(?:fresh"
+    r"|refresh|reset|rollback)|db:wipe"
     r"|ecto\.(?:drop|reset)|database (?:drop|reset)|schema:drop|migrate reset|migrate:undo\S*|db reset|migration:revert"
-    r"|reset_db|flush|sqlflush|db push (?:.* )?--(?:force-reset|accept-data-loss)|database reset|downgrade \S+|migrate \S+ zero)(?=$|\s)"
+    r"|reset_db|flush|sqlflush|db push (?:.* )?--(?:force-reset|accept-data-loss)|database reset|downgrade \S+"
+    r"|migrate \S+ zero)(?=$|\s)"
 )
 
 
@@ -251,24 +258,33 @@ def _subcommand(*wanted: str) -> Handler:
     return judge
 
 
+_SQL_CLIENTS = (
+    "psql", "mysql", "mariadb", "mongosh", "mongo", "clickhouse-client", "cockroach", "sqlcmd", "bq", "cqlsh", "snowsql",
+    "usql", "pgcli", "mycli", "trino", "influx",
+)  # fmt: skip
+_CLOUDS = (
+    "gcloud", "az", "doctl", "heroku", "fly", "flyctl", "vercel", "netlify", "wrangler", "firebase", "hcloud", "linode-cli",
+    "oc", "eksctl", "rabbitmqadmin", "ibmcloud", "scw", "railway", "render", "multipass", "lxc", "incus", "minikube", "kind",
+    "k3d", "vault", "consul", "cf", "s3cmd", "mc", "azcopy", "nomad", "kafka-topics", "kafka-topics.sh",
+)  # fmt: skip
+_FRAMEWORKS = (
+    "prisma", "alembic", "rails", "artisan", "mix", "knex", "sequelize", "sequelize-cli", "diesel", "sqlx", "typeorm",
+    "supabase", "django-admin", "flask", "drizzle-kit", "dotnet-ef", "ef",
+)  # fmt: skip
+
 REMOTE: dict[str, Handler] = {
-    **dict.fromkeys(("psql", "mysql", "mariadb", "mongosh", "mongo", "clickhouse-client", "cockroach", "sqlcmd", "bq", "cqlsh",
-                     "snowsql", "usql", "pgcli", "mycli", "duckdb-server", "trino", "influx"), _sql_client),
+    **dict.fromkeys(_SQL_CLIENTS, _sql_client),
     "dropdb": _drops, "dropuser": _drops, "mysqladmin": _mysqladmin, "pg_restore": _pg_restore, "redis-cli": _redis,
     "valkey-cli": _redis, "aws": _aws, "gsutil": _gsutil, "rclone": _rclone, "gh": _gh, "glab": _gh,
-    **dict.fromkeys(("gcloud", "az", "doctl", "heroku", "fly", "flyctl", "vercel", "netlify", "wrangler", "firebase", "hcloud",
-                     "linode-cli", "oc", "eksctl", "rabbitmqadmin", "ibmcloud", "scw", "supabase-cloud", "railway", "render",
-                     "multipass", "lxc", "incus", "minikube", "kind", "k3d", "vault", "consul", "cf", "s3cmd", "mc",
-                     "azcopy", "gh-api", "nomad", "kafka-topics", "kafka-topics.sh"), _verbs),
+    **dict.fromkeys(_CLOUDS, _verbs),
     "terraform": _terraform, "tofu": _terraform, "terragrunt": _terraform, "kubectl": _kubectl,
-    "helm": _subcommand("uninstall", "delete", "del", "un"), "pulumi": _subcommand("destroy"), "cdk": _subcommand("destroy"),
+    "helm": _subcommand("uninstall", "delete", "del", "un"), "pulumi": _subcommand("destroy"),
+    "cdk": _subcommand("destroy"),
     "serverless": _subcommand("remove"), "sls": _subcommand("remove"), "vagrant": _subcommand("destroy"),
     "etcdctl": _subcommand("del"), "crontab": lambda call: _OUTSIDE if call.has("-r") else [],
     "ssh": _ssh, "docker": _docker, "podman": _docker, "nerdctl": _docker, "docker-compose": _docker,
     "podman-compose": _docker, "borg": _subcommand("delete", "prune"), "restic": _subcommand("forget", "prune"),
-    **dict.fromkeys(("prisma", "alembic", "rails", "artisan", "mix", "knex", "sequelize", "sequelize-cli", "diesel",
-                     "sqlx", "typeorm", "supabase", "django-admin", "flask", "drizzle-kit", "dotnet-ef", "goose-db", "ef"),
-                    _database_task),
+    **dict.fromkeys(_FRAMEWORKS, _database_task),
     "mkfs": _drops, "mkfs.ext4": _drops, "wipefs": _drops, "fdisk": lambda call: [],
     "npm-unpublish": _drops, "lvremove": _drops, "zfs": _subcommand("destroy", "rollback"),
     "btrfs": lambda call: _OUTSIDE if call.texts[:2] == ["subvolume", "delete"] else [],

@@ -33,20 +33,23 @@ _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash"}
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*|node|nodejs|bun|deno|tsx|ts-node|ruby|perl|php|lua|luajit|Rscript|R")
 # Prefix commands: the options that take a value, and how many operands come before the command.
 _WRAPPERS: dict[str, tuple[str, int]] = {
-    "sudo": ("u g h p C r t T D R user group chdir", 0), "doas": ("u C", 0), "nohup": ("", 0), "time": ("f o format output", 0),
+    "sudo": ("u g h p C r t T D R user group chdir", 0), "doas": ("u C", 0), "nohup": ("", 0),
+    "time": ("f o format output", 0),
     "timeout": ("s k signal kill-after", 1), "gtimeout": ("s k signal kill-after", 1), "nice": ("n adjustment", 0),
     "ionice": ("c n p", 0), "stdbuf": ("i o e", 0), "setsid": ("", 0), "command": ("", 0), "builtin": ("", 0),
     "exec": ("a", 0), "unbuffer": ("", 0), "caffeinate": ("t w", 0), "chronic": ("", 0), "strace": ("o e p", 0),
     "busybox": ("", 0), "npx": ("p package c call", 0), "bunx": ("", 0), "pnpx": ("", 0), "uvx": ("from with p", 0),
     "chpst": ("u", 0), "flock": ("w E timeout", 1), "watch": ("n d interval", 0), "and": ("", 0), "or": ("", 0),
-    "not": ("", 0), "begin": ("", 0), "else": ("", 0), "noglob": ("", 0), "nocorrect": ("", 0), "systemd-run": ("p u", 0),
+    "not": ("", 0), "begin": ("", 0), "else": ("", 0), "noglob": ("", 0), "nocorrect": ("", 0),
+    "systemd-run": ("p u", 0),
     "catchsegv": ("", 0), "taskset": ("", 1), "direnv": ("", 1), "proxychains4": ("f", 0), "dotenv": ("e f", 0),
     "cross-env": ("", 0), "entr": ("", 0), "env-cmd": ("f", 0), "xvfb-run": ("s n", 0),
 }  # fmt: skip
 _RUNNERS: dict[str, tuple[str, ...]] = {
     "poetry": ("run",), "uv": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "rye": ("run",),
     "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "npm": ("exec",), "bundle": ("exec",), "mise": ("exec", "x"),
-    "asdf": ("exec",), "nix": ("run",), "conda": ("run",), "micromamba": ("run",), "rbenv": ("exec",), "pyenv": ("exec",),
+    "asdf": ("exec",), "nix": ("run",), "conda": ("run",), "micromamba": ("run",), "rbenv": ("exec",),
+    "pyenv": ("exec",),
     "volta": ("run",), "composer": ("exec",), "bun": ("x",), "op": ("run",), "doppler": ("run",),
 }  # fmt: skip
 _TASKS = frozenset({"make", "gmake", "just", "task", "rake", "invoke", "inv", "nox", "tox", "ant", "mage", "doit"})
@@ -370,7 +373,7 @@ class Walker:
             inner.script(parse(sources[0].text, fish=name == "fish"))
         elif given.operands and not given.has("s"):
             if not given.has("n"):
-                self.script_file(given.operands[0].text, shell=True)
+                self.script_file(given.operands[0].text, sourced=True)
         elif stdin is not None:
             if stdin.text is None:
                 self.found.append(UNKNOWN)
@@ -446,13 +449,13 @@ class Walker:
         elif any(_DESTRUCTIVE_WORD.search(word) for word in words):
             self.found.append(UNKNOWN)
 
-    def script_file(self, path: str, *, shell: bool = False) -> None:
+    def script_file(self, path: str, *, sourced: bool = False) -> None:
         name = path.rstrip("/")
         if path.startswith("/dev/"):
             return
-        if _DESTRUCTIVE_WORD.search(basename(name)):
-            self.found.append(UNKNOWN)
-        elif (shell or _SCRIPT_NAME.search(name)) and not _GATE_WORD.search(basename(name)):
+        if _DESTRUCTIVE_WORD.search(basename(name)) or (
+            (shell or _SCRIPT_NAME.search(name)) and not _GATE_WORD.search(basename(name))
+        ):
             self.found.append(UNKNOWN)
 
     # --- pipes
@@ -583,7 +586,7 @@ def _eval(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None:
 
 def _source(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None:
     if args and args[0].known:
-        walker.script_file(args[0].text, shell=True)
+        walker.script_file(args[0].text, sourced=True)
 
 
 def _trap(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None:
@@ -691,8 +694,10 @@ def _nothing(walker: Walker, args: Sequence[Value], stdin: Stdin | None) -> None
 
 _BUILTINS = {
     "cd": _cd, "chdir": _cd, "pushd": _cd, "popd": _dash, "eval": _eval, "source": _source, ".": _source, "trap": _trap,
-    "export": _declare, "local": _declare, "declare": _declare, "readonly": _declare, "typeset": _declare, "read": _read,
-    "set": _set, "env": _env, "xargs": _xargs, "gxargs": _xargs, "parallel": _parallel, "su": _su, "runuser": _su, "script": _su, "nix-shell": _su, "cmd": _cmd,
+    "export": _declare, "local": _declare, "declare": _declare, "readonly": _declare, "typeset": _declare,
+    "read": _read,
+    "set": _set, "env": _env, "xargs": _xargs, "gxargs": _xargs, "parallel": _parallel, "su": _su, "runuser": _su,
+    "script": _su, "nix-shell": _su, "cmd": _cmd,
     "cmd.exe": _cmd, "echo": _nothing, "printf": _nothing, "alias": _nothing, "which": _nothing, "type": _nothing,
     "man": _nothing, "help": _nothing, "history": _nothing, "[": _nothing, "test": _nothing, "exit": _nothing,
 }  # fmt: skip

@@ -33,7 +33,8 @@ class GateRun(Struct, frozen=True, kw_only=True):
 
 
 _READERS: dict[str, Reader] = {
-    "pytest": python.pytest, "unittest": python.unittest, "mypy": python.mypy, "pyright": python.pyright, "ruff": python.ruff,
+    "pytest": python.pytest, "unittest": python.unittest, "mypy": python.mypy, "pyright": python.pyright,
+    "ruff": python.ruff,
     "flake8": python.flake8, "jest": javascript.jest, "vitest": javascript.vitest, "mocha": javascript.mocha,
     "node-test": javascript.node_test, "tsc": javascript.tsc, "eslint": javascript.eslint, "biome": javascript.biome,
     "go-test": native.go_test, "cargo-test": native.cargo_test, "nextest": native.nextest, "clippy": native.cargo_build,
@@ -43,12 +44,14 @@ _READERS: dict[str, Reader] = {
     "docker-build": various.docker_build,
 }  # fmt: skip
 _OTHERS: dict[str, Reader] = {
-    "cargo": native.cargo_build, "go": native.go_build, "dotnet": various.dotnet, "black": python.black, "pylint": python.pylint,
+    "cargo": native.cargo_build, "go": native.go_build, "dotnet": various.dotnet, "black": python.black,
+    "pylint": python.pylint,
     "prettier": javascript.prettier, "playwright": javascript.playwright, "isort": native.compiled,
 }  # fmt: skip
 # The order in which a runner's output is searched for the tool that did the work.
 _DETECTED = (
-    "vitest", "jest", "mocha", "pytest", "unittest", "nextest", "cargo-test", "go-test", "rspec", "minitest", "phpunit", "maven",
+    "vitest", "jest", "mocha", "pytest", "unittest", "nextest", "cargo-test", "go-test", "rspec", "minitest",
+    "phpunit", "maven",
     "gradle", "dotnet-test", "ctest", "prove", "node-test", "mypy", "pyright", "ruff", "eslint", "tsc", "biome",
     "golangci-lint", "flake8", "bats",
 )  # fmt: skip

@@ -86,9 +86,11 @@ def _command(node: Command, cwd: list[str], *, exposed: bool, depth: int) -> Ite
 
 
 _PREFIX_VALUED = {
-    "sudo": "ug", "timeout": "sk", "gtimeout": "sk", "nice": "n", "env": "uC", "nohup": "", "time": "fo", "stdbuf": "ioe",
+    "sudo": "ug", "timeout": "sk", "gtimeout": "sk", "nice": "n", "env": "uC", "nohup": "", "time": "fo",
+    "stdbuf": "ioe",
     "xvfb-run": "sn", "command": "", "exec": "", "unbuffer": "", "caffeinate": "", "npx": "p", "bunx": "", "pnpx": "",
-    "uvx": "", "watch": "nd", "ionice": "cn", "setsid": "", "cross-env": "", "dotenv": "ef", "script": "c", "chronic": "",
+    "uvx": "", "watch": "nd", "ionice": "cn", "setsid": "", "cross-env": "", "dotenv": "ef", "script": "c",
+    "chronic": "",
 }  # fmt: skip
 _RUN = {
     "poetry": ("run",), "uv": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "rye": ("run",),
@@ -293,10 +295,15 @@ _NPM_NOT_GATES = re.compile(
     r"dev|start|serve|watch|preview|clean|deploy|release|publish|storybook|^format$|^fmt$|install|postinstall|prepare|seed|migrate|generate"
 )
 _NPM_OWN = frozenset(
-    ["install", "i", "ci", "add", "remove", "rm", "uninstall", "ls", "list", "view", "info", "init", "create", "config", "cache", "audit",
-     "outdated", "update", "upgrade", "link", "publish", "pack", "login", "whoami", "version", "help", "root", "bin", "why", "fund",
-     "dedupe", "prune", "search", "set", "get", "start", "dlx", "exec", "x", "import", "store", "pm", "explain", "docs", "repo"]
-)  # fmt: skip
+    re.findall(
+        r"\S+",
+        """
+        install i ci add remove rm uninstall ls list view info init create config cache audit outdated update upgrade
+        link publish pack login whoami version help root bin why fund dedupe prune search set get start dlx exec x
+        import store pm explain docs repo
+        """,
+    )
+)
 
 
 def _package(args: Sequence[str]) -> _Verdict | None:
@@ -426,31 +433,47 @@ _GATES: dict[str, Callable[[Sequence[str]], _Verdict | None]] = {
     "py.test": _plain("pytest", "--collect-only", "--co"),
     "unittest": _plain("unittest"), "nose2": _plain("unittest"), "trial": _plain("unittest"),
     "mypy": _plain("mypy", quiet=True), "dmypy": _plain("mypy", "start", "stop", "status", quiet=True),
-    "pyright": _plain("pyright"), "basedpyright": _plain("pyright"), "ruff": _ruff, "flake8": _plain("flake8", quiet=True),
-    "pylint": _plain("other", "--list-msgs"), "black": _checked("--check"), "isort": _checked("--check", "--check-only", "-c"),
+    "pyright": _plain("pyright"), "basedpyright": _plain("pyright"), "ruff": _ruff,
+    "flake8": _plain("flake8", quiet=True),
+    "pylint": _plain("other", "--list-msgs"), "black": _checked("--check"),
+    "isort": _checked("--check", "--check-only", "-c"),
     "compileall": _plain("other", quiet=True), "py_compile": _plain("other", quiet=True),
     "jest": _plain("jest", "--listTests", "--showConfig", "--clearCache", "--init"), "vitest": _vitest,
-    "mocha": _plain("mocha", "--dry-run", "--list-files"), "node": _node_runner, "tsc": _plain("tsc", "--init", "--showConfig", "--listFilesOnly", "--all", quiet=True),
-    "vue-tsc": _plain("tsc", quiet=True), "eslint": _plain("eslint", "--print-config", "--init", "--env-info", quiet=True), "biome": _biome,
-    "prettier": _prettier, "playwright": _playwright, "cypress": _plain("other"), "ava": _plain("other"), "tap": _plain("other"),
-    "go": _go, "gotestsum": _plain("go-test"), "golangci-lint": _golangci, "cargo": _cargo, "cargo-nextest": _plain("nextest"),
+    "mocha": _plain("mocha", "--dry-run", "--list-files"), "node": _node_runner,
+    "tsc": _plain("tsc", "--init", "--showConfig", "--listFilesOnly", "--all", quiet=True),
+    "vue-tsc": _plain("tsc", quiet=True),
+    "eslint": _plain("eslint", "--print-config", "--init", "--env-info", quiet=True), "biome": _biome,
+    "prettier": _prettier, "playwright": _playwright, "cypress": _plain("other"), "ava": _plain("other"),
+    "tap": _plain("other"),
+    "go": _go, "gotestsum": _plain("go-test"), "golangci-lint": _golangci, "cargo": _cargo,
+    "cargo-nextest": _plain("nextest"),
     "staticcheck": _plain("other", quiet=True),
     "mvn": _maven, "mvnw": _maven, "mvnd": _maven, "gradle": _gradle, "gradlew": _gradle, "dotnet": _dotnet,
     "rspec": _plain("rspec", "--dry-run", "--init", "-v"), "ruby": _ruby, "rails": _rails, "rake": _rake, "m": _ruby,
-    "phpunit": _plain("phpunit", "--list-tests", "--list-suites", "--list-groups", "--generate-configuration"), "pest": _plain("phpunit"),
-    "ctest": _plain("ctest", "-N", "--show-only", "--print-labels"), "bats": _plain("bats", "-c", "--count"), "prove": _plain("prove", "-D", "--dry"),
-    "make": _make, "gmake": _make, "ninja": _ninja, "cmake": _cmake, "npm": _package, "yarn": _package, "pnpm": _package, "bun": _package,
-    "docker": _docker, "podman": _docker, "docker-compose": lambda args: ("docker-build", True, True) if _words(args)[:1] == ["build"] else None,
-    "buildah": _docker, "pre-commit": _pre_commit, "tox": _runner, "nox": _runner, "just": _runner, "task": _runner, "composer": _runner,
-    "shellcheck": _plain("other", quiet=True), "rubocop": _plain("other"), "stylelint": _plain("other", quiet=True), "hadolint": _plain("other", quiet=True),
-    "yamllint": _plain("other", quiet=True), "swift": lambda args: ("other", False, False) if _words(args)[:1] in (["test"], ["build"]) else None,
-    "xcodebuild": _plain("other", "-list", "-version"), "zig": lambda args: ("other", False, True) if _words(args)[:1] in (["test"], ["build"]) else None,
+    "phpunit": _plain("phpunit", "--list-tests", "--list-suites", "--list-groups", "--generate-configuration"),
+    "pest": _plain("phpunit"),
+    "ctest": _plain("ctest", "-N", "--show-only", "--print-labels"), "bats": _plain("bats", "-c", "--count"),
+    "prove": _plain("prove", "-D", "--dry"),
+    "make": _make, "gmake": _make, "ninja": _ninja, "cmake": _cmake, "npm": _package, "yarn": _package,
+    "pnpm": _package, "bun": _package,
+    "docker": _docker, "podman": _docker,
+    "docker-compose": lambda args: ("docker-build", True, True) if _words(args)[:1] == ["build"] else None,
+    "buildah": _docker, "pre-commit": _pre_commit, "tox": _runner, "nox": _runner, "just": _runner, "task": _runner,
+    "composer": _runner,
+    "shellcheck": _plain("other", quiet=True), "rubocop": _plain("other"), "stylelint": _plain("other", quiet=True),
+    "hadolint": _plain("other", quiet=True),
+    "yamllint": _plain("other", quiet=True),
+    "swift": lambda args: ("other", False, False) if _words(args)[:1] in (["test"], ["build"]) else None,
+    "xcodebuild": _plain("other", "-list", "-version"),
+    "zig": lambda args: ("other", False, True) if _words(args)[:1] in (["test"], ["build"]) else None,
     "mix": lambda args: ("other", False, False) if _words(args)[:1] in (["test"], ["compile"], ["credo"]) else None,
-    "gcc": _plain("other", quiet=True), "cc": _plain("other", quiet=True), "g++": _plain("other", quiet=True), "clang": _plain("other", quiet=True),
+    "gcc": _plain("other", quiet=True), "cc": _plain("other", quiet=True), "g++": _plain("other", quiet=True),
+    "clang": _plain("other", quiet=True),
     "clang++": _plain("other", quiet=True), "rustc": _plain("other", quiet=True), "javac": _plain("other", quiet=True),
     "next": lambda args: ("other", False, False) if _words(args)[:1] in (["build"], ["lint"]) else None,
     "vite": lambda args: ("other", False, False) if _words(args)[:1] == ["build"] else None,
-    "webpack": _plain("other"), "sbt": lambda args: ("other", True, False) if any("test" in a or "compile" in a for a in args) else None,
+    "webpack": _plain("other"),
+    "sbt": lambda args: ("other", True, False) if any("test" in a or "compile" in a for a in args) else None,
     "bazel": lambda args: ("other", True, False) if _words(args)[:1] in (["test"], ["build"]) else None,
     "deno": lambda args: ("other", False, False) if _words(args)[:1] in (["test"], ["check"], ["lint"]) else None,
 }  # fmt: skip

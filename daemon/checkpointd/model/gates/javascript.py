@@ -15,6 +15,8 @@ _JEST_TESTS = re.compile(r"(?m)^Tests: +(.+)$")
 _JEST_SUITES = re.compile(r"(?m)^Test Suites: +(.+)$")
 _JEST_BULLET = re.compile(r"(?m)^\s*● (?!Console$)(.+)$")
 
+_JEST_BROKEN = "Test suite failed to run"
+
 
 def jest(text: str) -> Reading | None:
     tests, suites = _JEST_TESTS.search(text), _JEST_SUITES.search(text)
@@ -28,11 +30,12 @@ def jest(text: str) -> Reading | None:
         return None
     counts = _amounts(tests[1]) if tests else {}
     broken = suites is not None and "failed" in suites[1]
-    names = [m[1] for m in bullets if m[1] != "Test suite failed to run" and " › " in m[1] or counts.get("failed")]
+    names = [m[1] for m in bullets if (m[1] != "Test suite failed to run" and " › " in m[1]) or counts.get("failed")]
     names = [name for name in names if name != "Test suite failed to run"]
     if any(m[1] == "Test suite failed to run" for m in bullets) and not counts.get("failed"):
         names += failed_files
     if not tests:
+        names = [m[1] for m in bullets if m[1] != _JEST_BROKEN] or failed_files
         return Reading(colour="red", failing=unique(names), error=_jest_error(text, bullets))
     return Reading(
         colour=verdict(bool(counts.get("failed")) or broken, bool(counts.get("passed") or counts.get("skipped"))),
@@ -219,7 +222,8 @@ def eslint(text: str) -> Reading | None:
             files.setdefault(file, [])
     rows = [(name, kind, message) for name, found in files.items() for kind, message in found]
     crash = re.search(
-        r"(?m)^(?:Oops! Something went wrong.*|(?:Error|TypeError): .+|ESLint couldn't find .+|.*No files matching .+)$",
+        r"(?m)^(?:Oops! Something went wrong.*|(?:Error|TypeError): .+|ESLint couldn't find .+"
+        r"|.*No files matching .+)$",
         text,
     )
     if not (summary or too_many or rows):
@@ -238,7 +242,8 @@ def eslint(text: str) -> Reading | None:
 
 
 _BIOME_HEADER = re.compile(
-    r"(?m)^(?P<file>[^\s:]+?)(?::\d+:\d+)? (?:lint|format|assist|organizeImports|parse|suppressions|syntax|check|ci)(?:/\S+)?(?: +FIXABLE)? *━+.*$"
+    r"(?m)^(?P<file>[^\s:]+?)(?::\d+:\d+)? (?:lint|format|assist|organizeImports|parse|suppressions|syntax|check"
+    r"|ci)(?:/\S+)?(?: +FIXABLE)? *━+.*$"
 )
 
 

@@ -96,7 +96,8 @@ def cargo_build(text: str) -> Reading | None:
 _GO_TEST = re.compile(r"(?m)^--- (PASS|FAIL|SKIP): (\S+)")
 _GO_PACKAGE = re.compile(r"(?m)^(ok  |FAIL|\?   |---)\t(\S+)(?:\t(.*)| (\[.*\]))?$")
 _GO_MESSAGE = re.compile(
-    r"(?m)^(?:vet: )?(?:\./)?(?P<file>[\w./-]+\.go):\d+:\d+: (?P<compile>.+)$|^\s+[\w./-]+_test\.go:\d+: ?(?P<test>.*)$|^(?P<panic>panic: .+?)(?: \[recovered\])?$"
+    r"(?m)^(?:vet: )?(?:\./)?(?P<file>[\w./-]+\.go):\d+:\d+: (?P<compile>.+)$"
+    r"|^\s+[\w./-]+_test\.go:\d+: ?(?P<test>.*)$|^(?P<panic>panic: .+?)(?: \[recovered\])?$"
 )
 
 

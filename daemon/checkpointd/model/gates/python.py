@@ -7,7 +7,8 @@ from checkpointd.model.gates.reading import Reading, number, unique, verdict
 # --- pytest
 
 _PYTEST_SUMMARY = re.compile(
-    r"(?m)^(?:=+ )?((?:\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?|rerun|subtests passed)(?:, )?)+)"
+    r"(?m)^(?:=+ )?((?:\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|errors?|warnings?|rerun"
+    r"|subtests passed)(?:, )?)+)"
     r"(?: in [\d.]+s\b.*)?(?: =+)?$"
 )
 _PYTEST_NONE = re.compile(r"(?m)^(?:=+ )?no tests (?:ran|collected)")
@@ -104,7 +105,8 @@ def _pytest_error(text: str, items: list[tuple[str, str]]) -> str:
 _UNITTEST_RAN = re.compile(r"(?m)^Ran (\d+) tests? in ")
 _UNITTEST_END = re.compile(r"(?m)^(OK|FAILED|NO TESTS RAN)(?: \((.+)\))?$")
 _UNITTEST_ITEM = re.compile(
-    r"(?m)^(?:(?:FAIL|ERROR): (\S+)(?: \(([^)]+)\))?|\s*(\S+) \(([\w.<>]+)\)(?: \(.*\)| \[.*\])?(?:\n.*)? \.\.\. (?:FAIL|ERROR))"
+    r"(?m)^(?:(?:FAIL|ERROR): (\S+)(?: \(([^)]+)\))?|\s*(\S+) \(([\w.<>]+)\)(?: \(.*\)"
+    r"| \[.*\])?(?:\n.*)? \.\.\. (?:FAIL|ERROR))"
 )
 
 
@@ -183,13 +185,15 @@ def mypy(text: str) -> Reading | None:
 _PYRIGHT = re.compile(r"(?m)^\s*(?P<file>\S.*?\.pyi?):\d+:\d+ - error: (?P<message>.+)$")
 
 
+_PYRIGHT_JSON = re.compile(r'"file": "([^"]+)",\s*"severity": "error",\s*"message": "((?:[^"\\]|\\.)*)')
+
+
 def pyright(text: str) -> Reading | None:
     count = number(r"(?m)^(\d+) errors?, \d+ warnings?", text)
     if count is None:
         count = number(r'"errorCount": (\d+)', text)
     problems = [(m["file"], m["message"]) for m in _PYRIGHT.finditer(text)]
-    for found in re.finditer(r'"file": "([^"]+)",\s*"severity": "error",\s*"message": "((?:[^"\\]|\\.)*)', text):
-        problems.append((found[1], re.sub(r"\\(.)", r"\1", found[2].split("\\n")[0])))
+    problems += [(m[1], re.sub(r"\\(.)", r"\1", m[2].split("\\n")[0])) for m in _PYRIGHT_JSON.finditer(text)]
     if count is None and not problems:
         return None
     return Reading(

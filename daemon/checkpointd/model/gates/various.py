@@ -14,7 +14,8 @@ def _after(text: str, position: int) -> str:
 
 _MAVEN_TOTAL = re.compile(r"(?m)^(?:\[\w+\] )?Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)$")
 _MAVEN_ITEM = re.compile(
-    r"(?m)^(?:\[ERROR\] )?(?:(?P<name>[\w.$]+\.[\w$]+)(?:\([^)]*\))? -- Time elapsed|(?P<method>[\w$]+)(?:\([^)]*\))?\((?P<class>[\w.$]+)\) +Time elapsed).*<<< (?:FAILURE|ERROR)!.*$"
+    r"(?m)^(?:\[ERROR\] )?(?:(?P<name>[\w.$]+\.[\w$]+)(?:\([^)]*\))? -- Time elapsed"
+    r"|(?P<method>[\w$]+)(?:\([^)]*\))?\((?P<class>[\w.$]+)\) +Time elapsed).*<<< (?:FAILURE|ERROR)!.*$"
 )
 _MAVEN_COMPILE = re.compile(
     r"(?m)^\[ERROR\] (?P<file>\S+\.(?:java|kt|scala|groovy)):\[\d+,\d+\] (?:error: )?(?P<message>.+)$"
@@ -56,7 +57,8 @@ def gradle(text: str) -> Reading | None:
     items = list(re.finditer(r"(?m)^(?!> Task)(\S.* > .+?) FAILED$", text))
     compile_errors = list(
         re.finditer(
-            r"(?m)^(?:e: )?(?:file://)?(?P<file>\S+\.(?:java|kt|kts|groovy|scala)):\d+(?::\d+)?:? (?:error: )?(?P<message>.+)$",
+            r"(?m)^(?:e: )?(?:file://)?(?P<file>\S+\.(?:java|kt|kts|groovy"
+            r"|scala)):\d+(?::\d+)?:? (?:error: )?(?P<message>.+)$",
             text,
         )
     )
