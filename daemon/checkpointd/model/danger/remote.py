@@ -259,12 +259,15 @@ def _subcommand(*wanted: str) -> Handler:
 
 
 _SQL_CLIENTS = (
-    "psql", "mysql", "mariadb", "mongosh", "mongo", "clickhouse-client", "cockroach", "sqlcmd", "bq", "cqlsh", "snowsql",
+    "psql", "mysql", "mariadb", "mongosh", "mongo", "clickhouse-client", "cockroach", "sqlcmd", "bq", "cqlsh",
+    "snowsql",
     "usql", "pgcli", "mycli", "trino", "influx",
 )  # fmt: skip
 _CLOUDS = (
-    "gcloud", "az", "doctl", "heroku", "fly", "flyctl", "vercel", "netlify", "wrangler", "firebase", "hcloud", "linode-cli",
-    "oc", "eksctl", "rabbitmqadmin", "ibmcloud", "scw", "railway", "render", "multipass", "lxc", "incus", "minikube", "kind",
+    "gcloud", "az", "doctl", "heroku", "fly", "flyctl", "vercel", "netlify", "wrangler", "firebase", "hcloud",
+    "linode-cli",
+    "oc", "eksctl", "rabbitmqadmin", "ibmcloud", "scw", "railway", "render", "multipass", "lxc", "incus", "minikube",
+    "kind",
     "k3d", "vault", "consul", "cf", "s3cmd", "mc", "azcopy", "nomad", "kafka-topics", "kafka-topics.sh",
 )  # fmt: skip
 _FRAMEWORKS = (

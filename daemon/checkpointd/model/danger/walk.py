@@ -454,7 +454,7 @@ class Walker:
         if path.startswith("/dev/"):
             return
         if _DESTRUCTIVE_WORD.search(basename(name)) or (
-            (shell or _SCRIPT_NAME.search(name)) and not _GATE_WORD.search(basename(name))
+            (sourced or _SCRIPT_NAME.search(name)) and not _GATE_WORD.search(basename(name))
         ):
             self.found.append(UNKNOWN)
 
