@@ -14,7 +14,7 @@ _FAILURES = (OSError, Refusal, StoreError)
 
 class Application:
     """The steps of one plan, in the order that makes them safe: `begin`, `write` for all of `plan.restore`, `verify`
-    for all steps (both from several threads if wanted), `end`. What could not be done is in `failed`; the others go on."""
+    for all steps (both from several threads if wanted), `end`. What could not be done is in `failed`; others go on."""
 
     def __init__(
         self,

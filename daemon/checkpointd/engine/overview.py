@@ -75,7 +75,7 @@ class Overview:
             projects=tuple(projects),
             sessions=tuple(self.session(row) for row in sessions),
             budgets={
-                "vaults": answers.Budget(used=vaults, limit=self._config().retention.max_bytes, unit="bytes"),
+                "vaults": answers.Budget(used=vaults, limit=int(self._config().retention.max_bytes), unit="bytes"),
                 "memory": answers.Budget(used=rss, limit=None, unit="bytes"),
                 "descriptors": answers.Budget(used=descriptors, limit=None, unit=""),
                 "watches": answers.Budget(used=watches, limit=None, unit=""),
