@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from checkpointd.model.checkpoint import FileChange, GateState, Record
 from checkpointd.model.digest import Command, Digest, working_commands
@@ -38,7 +39,6 @@ class _Section(Struct, kw_only=True):
     rank: int = 0  # 0: never cut; else the higher goes first
     keep: int = 1
     left_out: int = 0
-    costs: list[int] = field(default_factory=list)
 
     def text(self) -> list[str]:
         if not self.lines:
@@ -66,15 +66,8 @@ def build(
     steps = next_steps(record, digest)
     head = [RULE, *_head(record)]
     tail = _tail(record, drift, steps, native, guides)
-    allowance = budget
-    for _ in range(4):
-        _fit(sections, allowance - _cost([*head, *tail]))
-        text = "\n".join([*head, *(line for section in sections for line in section.text()), *tail]) + "\n"
-        surplus = estimate(text) - budget
-        if surplus <= 0:
-            break
-        allowance -= surplus
-    return text
+    _fit(sections, budget - cost([*head, *tail]))
+    return "\n".join([*head, *(line for section in sections for line in section.text()), *tail]) + "\n"
 
 
 def next_steps(record: Record, digest: Digest | None) -> list[str]:
@@ -221,20 +214,26 @@ def _tail(
     return lines
 
 
-def _cost(lines: Iterable[str]) -> int:
-    return sum(estimate(line + "\n") for line in lines)
+def cost(lines: Iterable[str]) -> int:
+    """The tokens of a text made of these lines; the estimate is one line's after the other."""
+    return sum(map(_tokens, lines))
+
+
+@lru_cache(4096)
+def _tokens(line: str) -> int:
+    # Cached: one checkpoint's lines are mostly those of the one before it.
+    return estimate(line + "\n")
 
 
 def _fit(sections: Sequence[_Section], allowance: int) -> None:
     """Takes lines from the least important sections until the rest fits."""
-    for section in sections:
-        section.costs = section.costs or [estimate(line + "\n") for line in section.lines]
-    total = sum(sum(section.costs) + (estimate(section.title) + 2 if section.lines else 0) for section in sections)
+    total = sum(cost(section.text()) for section in sections)
     by_rank = sorted((section for section in sections if section.rank), key=lambda section: -section.rank)
     for floor in (True, False):
         for section in by_rank:
             least = section.keep if floor else 0
             while total > allowance and len(section.lines) > least:
+                total -= cost(section.text())
                 section.lines.pop()
-                total -= section.costs.pop()
                 section.left_out += 1
+                total += cost(section.text())

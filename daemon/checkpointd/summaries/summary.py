@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 from checkpointd.model.checkpoint import FileChange, Record, WorkType
 from checkpointd.model.digest import Digest
+from checkpointd.model.pack import cost
 from checkpointd.summaries import yamltext
-from checkpointd.text.tokens import estimate
 
 _FILES = 100
 _ITEMS = 30
@@ -27,7 +27,7 @@ def summary_yaml(record: Record, digest: Digest | None) -> bytes:
         "requests": [turn.request for turn in digest.turns[-_ITEMS:] if turn.request],
         "summary": summary,
         "dropped": [task.text for task in record.tasks if task.state == "cancelled"],
-        "token_size": estimate(yamltext.dump(summary).decode()) if summary else 0,
+        "token_size": cost(yamltext.dump(summary).decode().splitlines()),
         "relevance_tags": _tags(record),
         "sources": _sources(digest),
     }
