@@ -5,15 +5,22 @@ import re
 from checkpointd.model.checkpoint import WorkType
 from checkpointd.model.digest import Digest
 
-_REVIEW = re.compile(r"(?i)\b(?:code[- ])?review\b|\bpull request\b|\bPR #?\d+|\büberprüf|\bbegutacht|审查|评审|审阅")
+_REVIEW = re.compile(
+    r"(?i)\b(?:code[- ])?review\b|\bpull request\b|\b(?:PR|MR) #?\d+|\büberprüf|\bbegutacht|\bdrüberschau|"
+    r"审查|评审|审阅|复审"
+)
 _DEBUG = re.compile(
-    r"(?i)\b(?:fix|bug|bugs|debug|fails?|failing|broken|errors?|crash(?:es|ed)?|regression|traceback|exception)\b|"
-    r"\bfehler|\bbeheb|\bkaputt|\babsturz|\bstürzt|修复|报错|调试|错误|失败"
+    r"(?i)\b(?:fix|bug|bugs|debug|fails?|failing|broken|\w*errors?|crash(?:es|ed)?|regression|traceback|\w*exception|leaks?)\b|"
+    r"\bfehler|\bbeheb|\bkaputt|\babsturz|\bstürzt|\bbricht\b.*\bab\b|修复|报错|调试|错误|失败|乱码"
 )
 _DESIGN = re.compile(
-    r"(?i)\b(?:design|architecture|adr|rfc|trade-?offs?)\b|\bentwurf|\bentwirf|\barchitektur|设计|架构"
+    r"(?i)\b(?:design|architecture|adr|rfc|trade-?offs?)\b|\bhow should\b|\bentwurf|\bentwirf|\barchitektur|konzept\b|"
+    r"设计|架构|选型|方案"
 )
-_PLAN = re.compile(r"(?i)\b(?:plan|planning|roadmap|milestones?|break (?:it )?down)\b|\bplane\b|\bplanung|计划|规划")
+_PLAN = re.compile(
+    r"(?i)\b(?:plan|planning|roadmap|milestones?|goals|break (?:it )?down)\b|\bplane\b|\bplanung|\bziele\b|"
+    r"计划|规划|目标"
+)
 _PROSE = (".md", ".rst", ".txt", ".adoc")
 
 
@@ -28,7 +35,7 @@ def guess(digest: Digest) -> WorkType | None:
     if _REVIEW.search(digest.last_request) or (not written and _REVIEW.search(asked)):
         return "review"
     for pattern, kind in _OF_WORDS:
-        if pattern.search(digest.last_request):
+        if pattern.search(digest.last_request if written else asked):
             return kind
     if written:
         return "code_change"
@@ -37,4 +44,4 @@ def guess(digest: Digest) -> WorkType | None:
     return "debugging" if _DEBUG.search(asked) and digest.attempts else "question"
 
 
-_OF_WORDS: tuple[tuple[re.Pattern[str], WorkType], ...] = ((_DESIGN, "design"), (_PLAN, "planning"))
+_OF_WORDS: tuple[tuple[re.Pattern[str], WorkType], ...] = ((_PLAN, "planning"), (_DESIGN, "design"))
