@@ -3,8 +3,9 @@
 import hashlib
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from checkpointd.vault.errors import BadTree
@@ -12,8 +13,14 @@ from checkpointd.vault.errors import BadTree
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
 KIND_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 
+TREE_MODE_TEXT = b"40000"
 MODE_TREE, MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK = 0o040000, 0o100644, 0o100755, 0o120000
-_MODE_TEXTS = {MODE_TREE: b"40000", MODE_FILE: b"100644", MODE_EXECUTABLE: b"100755", MODE_SYMLINK: b"120000"}
+_MODE_TEXTS = {MODE_TREE: TREE_MODE_TEXT, MODE_FILE: b"100644", MODE_EXECUTABLE: b"100755", MODE_SYMLINK: b"120000"}
+
+_MODES = {text: mode for mode, text in _MODE_TEXTS.items()}
+# Most names: none of the beginnings that forbidden_name knows, and nothing that is forbidden anywhere.
+_PLAIN = re.compile(rb"[^./\0\\~gG\xe2\xef][^/\0\\]*", re.DOTALL)
+_LINE = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 
 _WHO = b"checkpointd <checkpointd@localhost>"
 _NULL = bytes(20)
@@ -56,16 +63,18 @@ def blob_id(data: bytes) -> bytes:
     return object_id(BLOB, data)
 
 
-def tree_entries(raw: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+def tree_lines(raw: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    """The (mode as text, name, oid) of a tree's bytes that are known to be a tree: fast, and without any check."""
+    return _LINE.findall(raw)
+
+
+def tree_entries(raw: bytes) -> list[tuple[int, bytes, bytes]]:
     """The (mode, name, oid) of a tree's bytes, in its order. Raises ValueError on bytes that are no tree."""
-    position, end = 0, len(raw)
-    while position < end:
-        space = raw.index(b" ", position)
-        nul = raw.index(b"\0", space)
-        if nul + 21 > end:
-            raise ValueError("tree is cut off")
-        yield int(raw[position:space], 8), raw[space + 1 : nul], raw[nul + 1 : nul + 21]
-        position = nul + 21
+    lines = _LINE.findall(raw)
+    # Nothing may be left over between lines, nor at the end.
+    if sum(map(len, chain.from_iterable(lines))) + 2 * len(lines) != len(raw):
+        raise ValueError("tree is cut off")
+    return [(_MODES.get(mode) or int(mode, 8), name, oid) for mode, name, oid in lines]
 
 
 def parse_tree(raw: bytes) -> list[TreeEntry]:
@@ -83,7 +92,7 @@ def build_tree(entries: Iterable[tuple[int, bytes, bytes]]) -> bytes:
             raise BadTree(f"mode {mode:o} of {name!r}")
         if len(oid) != 20 or oid == _NULL:
             raise BadTree(f"id {oid!r} of {name!r}")
-        if not name or b"/" in name or b"\0" in name or forbidden_name(name, mode):
+        if not _PLAIN.fullmatch(name) and (not name or b"/" in name or b"\0" in name or forbidden_name(name, mode)):
             raise BadTree(f"name {name!r}")
         if name in names:
             raise BadTree(f"name {name!r} twice")

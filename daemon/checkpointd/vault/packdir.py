@@ -4,12 +4,12 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from checkpointd.vault.errors import DamagedObject, DamagedPack, MissingObject
-from checkpointd.vault.objects import KIND_NAMES, TREE, hasher, object_id
+from checkpointd.vault.objects import KIND_NAMES, TREE, TREE_MODE_TEXT, hasher, object_id, tree_lines
 from checkpointd.vault.packs import KEEP_BASE, KEEP_WRITING, Pack, keep_text
 
 _MAPPED_ABOVE = 4096  # objects; smaller packs share one dict
@@ -42,7 +42,6 @@ class PackFolder:
         self._where: dict[bytes, Place] = {}
         self._rolling: dict[str, Pack] = {}
         self._rolling_large: tuple[Pack, ...] = ()
-        self._synced_only: set[str] = set()  # rolling packs that are not copied from
         self._unsettled: dict[bytes, Place] = {}
         self._trees: OrderedDict[bytes, bytes] = OrderedDict()
         self._trees_size = 0
@@ -56,15 +55,15 @@ class PackFolder:
             # Where several rolling packs have an object the newest is taken for it: that one is needed longest.
             for path in sorted((self.path / f"{name}.pack" for name in names - self._packs.keys()), key=_written_at):
                 try:
-                    self.add(Pack(path), rolling=_is_rolling(path), copied=False)
+                    self.add(Pack(path), rolling=_is_rolling(path))
                 except DamagedPack as error:
                     damaged.append((path, error))
                 except FileNotFoundError:  # gone since it was listed, or an index without its pack
                     continue
         return damaged
 
-    def add(self, pack: Pack, *, rolling: bool = False, copied: bool = True) -> None:
-        """Makes the objects of a pack known. A rolling pack with `copied` off is never copied from, only synced."""
+    def add(self, pack: Pack, *, rolling: bool = False) -> None:
+        """Makes the objects of a pack known."""
         with self._lock:
             if pack.name in self._packs:  # a reader was faster
                 self.forget((pack.name,))
@@ -78,8 +77,6 @@ class PackFolder:
             if not rolling:
                 return
             self._rolling[pack.name] = pack
-            if not copied or pack.size > _COPIED_BELOW:
-                self._synced_only.add(pack.name)
             if pack.count > _MAPPED_ABOVE:
                 self._rolling_large = (*self._rolling_large, pack)
             self._unsettled.update(places)
@@ -103,7 +100,6 @@ class PackFolder:
     def _unroll(self, packs: list[Pack]) -> None:
         for pack in packs:
             self._rolling.pop(pack.name, None)
-            self._synced_only.discard(pack.name)
         self._rolling_large = tuple(pack for pack in self._rolling_large if pack not in packs)
         self._unsettled = {oid: place for oid, place in self._unsettled.items() if place.pack not in packs}
 
@@ -125,9 +121,19 @@ class PackFolder:
                     return Place(pack, offset)
         return place
 
+    def unsettled_in(self, tree: bytes) -> list[tuple[bool, bytes]]:
+        """Whether a tree, and the id, of those entries of a tree's bytes that are unsettled."""
+        known = self._unsettled
+        large = self._rolling_large
+        return [
+            (mode == TREE_MODE_TEXT, oid)
+            for mode, _, oid in tree_lines(tree)
+            if oid in known or (large and self.unsettled(oid) is not None)
+        ]
+
     def must_sync(self, pack: Pack) -> bool:
         """Whether a checkpoint has to sync this rolling pack, rather than copy from it."""
-        return pack.name in self._synced_only or pack in self._rolling_large
+        return pack.size > _COPIED_BELOW or pack.count > _MAPPED_ABOVE
 
     def has_large_rolling(self) -> bool:
         """Whether a first capture, or the like, is waiting for its checkpoint."""
@@ -224,12 +230,18 @@ class PackFolder:
         if kind != TREE:
             raise DamagedObject(oid, "it is no tree")
         if len(raw) < _CACHE // 16:
-            with self._lock:
-                self._trees[oid] = raw
-                self._trees_size += len(raw)
-                while self._trees_size > _CACHE:
-                    self._trees_size -= len(self._trees.popitem(last=False)[1])
+            self.keep_trees({oid: raw})
         return raw
+
+    def keep_trees(self, trees: Mapping[bytes, bytes]) -> None:
+        """Keeps the bytes of trees for the next reads; the oldest of too many go."""
+        with self._lock:
+            for oid, raw in trees.items():
+                if oid not in self._trees:
+                    self._trees[oid] = raw
+                    self._trees_size += len(raw)
+            while self._trees_size > _CACHE:
+                self._trees_size -= len(self._trees.popitem(last=False)[1])
 
     def chunks(self, oid: bytes) -> Iterator[bytes]:
         """The content of a blob in pieces, so that a large one is never whole in memory. Raises MissingObject, and

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from checkpointd.vault import disk
 from checkpointd.vault.errors import ChangedWhileRead, DamagedPack
-from checkpointd.vault.objects import BLOB, hasher, object_id
+from checkpointd.vault.objects import BLOB, TREE, hasher, object_id
 
 _fast: ModuleType = zlib
 with contextlib.suppress(ImportError):  # no wheel for this machine
@@ -37,6 +37,7 @@ KEEP_BASE, KEEP_ROLLING, KEEP_WRITING = "base", "rolling", "writing"
 _SPOOL_ABOVE = 64 << 20
 _FLUSH_ABOVE = 1 << 20
 _OFS_DELTA, _REF_DELTA = 6, 7
+_KEPT_TREE, _KEPT_TREES = 64 << 10, 64  # bytes of each, and how many
 _SMALL_INDEX = 4096  # objects; above this an index is mapped, not read
 _KEPT_OPEN = 1 << 20  # bytes; a pack larger than this keeps its descriptor
 _FIRST_READ = 8 << 10
@@ -63,6 +64,7 @@ class PackBuilder:
         self._flushed = 0  # bytes in the file
         self._buffer = bytearray(12)  # bytes after those; the pack's header is known at the end
         self._index: dict[bytes, tuple[int, int]] = {}  # oid -> offset, CRC
+        self.trees: dict[bytes, bytes] = {}  # small trees as they are: they are likely to be read soon
 
     def __len__(self) -> int:
         return len(self._index)
@@ -82,6 +84,8 @@ class PackBuilder:
         oid = object_id(kind, data)
         if oid not in self._index:
             self.add_record(oid, record_header(kind, len(data)) + _fast.compress(data, 1))
+            if kind == TREE and len(data) < _KEPT_TREE and len(self.trees) < _KEPT_TREES:
+                self.trees[oid] = data
         return oid
 
     def add_record(self, oid: bytes, record: bytes) -> None:
@@ -164,6 +168,7 @@ class PackBuilder:
             self._file = None
         self._buffer.clear()
         self._index.clear()
+        self.trees = {}
 
     def __del__(self) -> None:
         self.discard()  # a builder that was given up leaves no file behind
@@ -386,14 +391,15 @@ class Pack:
             return iter(self._offsets.items())
         return ((self._oid(place), self._offset(place)) for place in range(self.count))
 
-    def record_bytes(self, offset: int) -> bytes:
-        """The record at `offset` as it is stored, header included."""
+    def whole_record(self, offset: int) -> bytes | None:
+        """The record at `offset` as it is stored, header included; None for a delta."""
         if self._ends is None:
             offsets = self._offsets.values() if self._offsets is not None else map(self._offset, range(self.count))
             self._ends = [*sorted(offsets), self.size - 20]
         end = self._ends[bisect_right(self._ends, offset)]
         descriptor = self._descriptor()  # named, so that it stays open during the call
-        return os.pread(descriptor.number, end - offset, offset)
+        record = os.pread(descriptor.number, end - offset, offset)
+        return None if (record[0] >> 4) & 7 in (_OFS_DELTA, _REF_DELTA) else record
 
     def open_record(self, offset: int) -> Opened | None:
         """The object at `offset`, to be read in pieces; None for a delta. Raises DamagedPack, also while read."""
@@ -481,6 +487,15 @@ class Pack:
             digest.update(data)
             position += len(data)
         return digest.digest() == self._checksum
+
+    def hold(self) -> None:
+        """Keeps the file open until `release`, for many reads."""
+        self._open = self._descriptor()
+
+    def release(self) -> None:
+        """Ends `hold`."""
+        if self.size <= _KEPT_OPEN:
+            self._open = None
 
     def _descriptor(self) -> _Descriptor:
         return self._open or _Descriptor(self._path)

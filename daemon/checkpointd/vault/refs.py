@@ -87,11 +87,13 @@ class Refs:
             raise StoreError(f"{name!r} is no name for a ref.")
         path = self._file(name)
         folder = os.path.dirname(path)
+        # After a power loss a ref that was replaced is the old one or the new one, both whole; a new one must be there.
+        sync_folder = sync and not os.path.lexists(path)
         with disk.translated(path):
             disk.make_directories(Path(folder))
             disk.replace_file(path, oid.encode() + b"\n", sync=sync)
             try:
-                if sync:
+                if sync_folder:
                     disk.sync_path(folder)
             except OSError:
                 if undo:

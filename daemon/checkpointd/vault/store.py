@@ -1,10 +1,11 @@
 """The vault: the bare repository that holds all checkpoints of one project."""
 
+import itertools
 import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,9 +35,8 @@ from checkpointd.vault.objects import (
     build_commit,
     build_tree,
     raw_id,
-    tree_entries,
 )
-from checkpointd.vault.packdir import PackFolder
+from checkpointd.vault.packdir import PackFolder, Place
 from checkpointd.vault.packs import KEEP_ROLLING, KEEP_WRITING, Pack, PackBuilder, remove_pack, unkeep
 from checkpointd.vault.refs import CHECKPOINTS, EVENTS, PINS, ROLLING, Refs
 from checkpointd.vault.trees import EMPTY_TREE, Trees
@@ -44,6 +44,9 @@ from checkpointd.vault.trees import EMPTY_TREE, Trees
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LEFTOVERS = 16 << 20
+"""Bytes of rolling packs that are copied when a vault is opened; more are synced where they lie."""
+
 _UNREACHED = timedelta(minutes=2)
 """How long a rolling pack may be there before a state reaches it."""
 
@@ -136,9 +139,23 @@ class Vault(Trees):
                 inspection.run(alone=held is not None)
             finally:
                 self.problems += inspection.problems
-        self.prune_rolling()
-        for pack in self._sync_rolling():
-            unkeep(pack.path)
+        self._settle_leftovers()
+
+    def _settle_leftovers(self) -> None:
+        """Makes of all rolling packs of an earlier run one synced pack, of what the rolling states need."""
+        leftovers = self._packs.rolling()
+        if self._packs.has_large_rolling() or sum(pack.size for pack in leftovers) > _LEFTOVERS:
+            for pack in self._sync_rolling():
+                unkeep(pack.path)
+            return
+        builder = self.new_pack()
+        commits = [raw_id(commit) for commit in self._refs.under(ROLLING).values()]
+        trees = [self.read_commit(commit).tree for commit in commits]
+        places = [(commit, place) for commit in commits if (place := self._packs.unsettled(commit))]
+        self._repeat(builder, itertools.chain(places, self._unsettled_below(trees)))
+        if len(builder):
+            self._packs.add(Pack(builder.lay(self._packs.path, keep=None, sync=True)))
+        self._remove_packs(leftovers)
 
     def close(self) -> None:
         """Lets go of all packs."""
@@ -161,8 +178,10 @@ class Vault(Trees):
             self._unreached[pack.name] = self._clock.monotonic()
 
     def _lay_rolling(self, builder: PackBuilder) -> Pack:
+        trees = builder.trees
         pack = Pack(builder.lay(self._packs.path, keep=KEEP_ROLLING, sync=False))
         self._packs.add(pack, rolling=True)
+        self._packs.keep_trees(trees)
         return pack
 
     def adopt_rolling(self, pack: Path) -> None:
@@ -178,8 +197,7 @@ class Vault(Trees):
             except BaseException:
                 remove_pack(home)
                 raise
-            # It may hold deltas, whose bytes cannot be repeated elsewhere.
-            self._packs.add(adopted, rolling=True, copied=False)
+            self._packs.add(adopted, rolling=True)
             self._unreached[adopted.name] = self._clock.monotonic()
 
     def set_rolling(self, worktree: str, states: Mapping[str, RollingTree], builder: PackBuilder | None = None) -> None:
@@ -313,22 +331,44 @@ class Vault(Trees):
     def _repeat_unsettled(self, builder: PackBuilder, roots: list[bytes]) -> tuple[list[bytes], list[Pack]]:
         """Repeats in `builder` every unsettled object below these trees. Where a rolling pack is too large for that,
         all rolling packs are synced in their place, which settles everything."""
-        repeated: list[bytes] = []
+        found = []
+        for oid, place in self._unsettled_below(roots):
+            if self._packs.must_sync(place.pack):
+                return [], self._sync_rolling()
+            found.append((oid, place))
+        self._repeat(builder, found)
+        return [oid for oid, _ in found], []
+
+    def _repeat(self, builder: PackBuilder, found: Iterable[tuple[bytes, Place]]) -> None:
+        """Repeats objects of rolling packs in `builder`, as they are stored there where that is possible."""
+        held: set[Pack] = set()
+        try:
+            for oid, place in found:
+                if place.pack not in held:
+                    held.add(place.pack)
+                    place.pack.hold()
+                record = place.pack.whole_record(place.offset)
+                if record is not None:
+                    builder.add_record(oid, record)
+                else:
+                    builder.add(*self._packs.read(oid))
+        finally:
+            for pack in held:
+                pack.release()
+
+    def _unsettled_below(self, trees: Iterable[bytes]) -> Iterator[tuple[bytes, Place]]:
+        """Every unsettled object that these trees reach, themselves included."""
         seen: set[bytes] = set()
-        pending = [(MODE_TREE, root) for root in roots]
+        pending = [(True, tree) for tree in trees]
         while pending:
-            mode, oid = pending.pop()
+            is_tree, oid = pending.pop()
             place = self._packs.unsettled(oid) if oid not in seen else None
             if place is None:
                 continue
-            if self._packs.must_sync(place.pack):
-                return repeated, self._sync_rolling()
             seen.add(oid)
-            builder.add_record(oid, place.pack.record_bytes(place.offset))
-            repeated.append(oid)
-            if mode == MODE_TREE:
-                pending += [(child_mode, child) for child_mode, _, child in tree_entries(self._raw_tree(oid))]
-        return repeated, []
+            yield oid, place
+            if is_tree:
+                pending += self._packs.unsettled_in(self._raw_tree(oid))
 
     def _sync_rolling(self) -> list[Pack]:
         packs = self._packs.rolling()
@@ -400,23 +440,13 @@ class Vault(Trees):
 
     def _needed_packs(self, trees: Iterable[bytes]) -> set[str]:
         needed: set[str] = set()
-        seen: set[bytes] = set()
-        pending = [(MODE_TREE, tree) for tree in trees]
+        roots = list(trees)
         for commit in map(raw_id, self._refs.under(ROLLING).values()):
             place = self._packs.unsettled(commit)
             if place is not None:
                 needed.add(place.pack.name)
-            pending.append((MODE_TREE, self.read_commit(commit).tree))
-        while pending:
-            mode, oid = pending.pop()
-            place = self._packs.unsettled(oid) if oid not in seen else None
-            if place is None:
-                continue
-            seen.add(oid)
-            needed.add(place.pack.name)
-            if mode == MODE_TREE:
-                pending += [(child_mode, child) for child_mode, _, child in tree_entries(self._raw_tree(oid))]
-        return needed
+            roots.append(self.read_commit(commit).tree)
+        return needed | {place.pack.name for _, place in self._unsettled_below(roots)}
 
     def _remove_packs(self, packs: list[Pack]) -> None:
         self._packs.forget(pack.name for pack in packs)
