@@ -122,6 +122,25 @@ def test_a_lost_log_comes_back_from_the_vault(path: Path) -> None:
     assert log.problems == []
 
 
+def test_a_checkpoint_never_writes_over_events_that_the_file_has_lost(path: Path) -> None:
+    vault = Vault.create(path.parent / "vault.git")
+    log = EventLog(path)
+    fill(log, 10)
+    tree = TreeRef(capture(vault, {b"a": b"a"}))
+    vault.commit_checkpoint("ckpt-1", {b"files": tree}, message="", when=WHEN, events=log)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b"\n") + 1])
+    log = EventLog(path)
+    log_hash = log.tail_hash()
+    vault.commit_checkpoint("ckpt-2", {b"files": tree}, message="", when=WHEN, events=log)
+    assert vault.saved_events() == path.read_bytes() == whole
+    assert log.tail_hash() != log_hash
+    path.write_bytes(b'{"event":"other","prev":""}\n')
+    again = Vault.open(vault.path)
+    again.commit_checkpoint("ckpt-3", {b"files": tree}, message="", when=WHEN, events=EventLog(path))
+    assert again.saved_events() == whole
+
+
 def test_a_log_that_tells_another_story_is_left_alone(path: Path) -> None:
     log = EventLog(path)
     log.append({"event": "mine"})

@@ -22,6 +22,7 @@ from checkpointd.vault.errors import (
     NoCheckpoint,
     NotAVault,
     StoreError,
+    StoreFull,
 )
 from checkpointd.vault.objects import (
     BLOB,
@@ -281,6 +282,30 @@ def test_a_checkpoint_does_not_need_the_rolling_packs(vault: Vault) -> None:
     assert contents(again, "ckpt-1") == FILES
     assert contents(again, "ckpt-2") == expected
     assert fsck_complaints(vault.path) == []
+
+
+def test_a_state_that_could_not_be_set_takes_nothing_of_others_with_it(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = vault.new_pack(), vault.new_pack()
+    tree = add_files(first, FILES)
+    assert add_files(second, FILES) == tree
+    vault.write_rolling(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(vault._refs, "set", no_room)
+        with pytest.raises(StoreFull):
+            vault.set_rolling("w1", {"now": RollingTree(tree, b"{}")}, second)
+    vault.set_rolling("w1", {"now": RollingTree(tree, b"{}")})
+    vault.commit_checkpoint("ckpt-1", {b"files": TreeRef(tree)}, message="", when=WHEN)
+    vault.delete_ref("refs/rolling/w1")
+    vault.prune_rolling()
+    vault = Vault.open(vault.path)
+    assert contents(vault, "ckpt-1") == FILES
+    assert not list(packs_folder(vault.path).glob("*.keep"))
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise StoreFull("no room")
 
 
 class Model:

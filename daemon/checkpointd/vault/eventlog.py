@@ -126,17 +126,17 @@ class EventLog:
         parts = [data[start - cuts[0] : end - cuts[0]] for start, end in itertools.pairwise(cuts)]
         return {segment_name(number): part for number, part in enumerate(parts, first)}
 
-    def recover(self, saved: bytes) -> None:
-        """Takes over what the vault holds of this log, where the file has lost it. Where the two tell different stories
-        the file stays as it is, and that is a problem."""
+    def recover(self, saved: bytes) -> bool:
+        """Takes over what the vault holds of this log, where the file has lost it. Whether the file goes on where the
+        vault's copy ends; where the two tell different stories the file stays as it is, and that is a problem."""
         with self._lock:
             data = self._bytes()
             if data.startswith(saved):
-                return
+                return True
             if not saved.startswith(data):
                 what = f"The event log {self.path} and the vault's copy of it differ."
                 self.problems.append(Problem(what=what, hint="Both are kept: the copy is refs/events in the vault."))
-                return
+                return False
             with disk.translated(self.path):
                 disk.replace_file(str(self.path), saved, sync=True, suffix=".tmp")
             self._load()
@@ -144,6 +144,7 @@ class EventLog:
         self.problems.append(
             Problem(what=f"The event log {self.path} lacked {lost} bytes.", hint="They were put back from the vault.")
         )
+        return True
 
 
 def segment_name(number: int) -> bytes:

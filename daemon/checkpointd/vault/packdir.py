@@ -101,7 +101,15 @@ class PackFolder:
         for pack in packs:
             self._rolling.pop(pack.name, None)
         self._rolling_large = tuple(pack for pack in self._rolling_large if pack not in packs)
-        self._unsettled = {oid: place for oid, place in self._unsettled.items() if place.pack not in packs}
+        gone = set(packs)
+        without = {oid: place for oid, place in self._unsettled.items() if place.pack not in gone}
+        for oid in self._unsettled.keys() - without.keys():
+            # Another rolling pack may have it too, which had been passed over for this one.
+            for pack in self._rolling.values():
+                offset = pack.find(oid)
+                if offset is not None:
+                    without[oid] = Place(pack, offset)
+        self._unsettled = without
 
     def packs(self) -> list[Pack]:
         """All packs."""

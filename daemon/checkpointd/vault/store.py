@@ -108,6 +108,8 @@ class Vault(Trees):
         self._refs = Refs(path)
         self._maintenance = Maintenance(path, self._packs)
         self._writer = threading.RLock()
+        self._events: EventLog | None = None
+        self._events_agree = False
         self._unreached: dict[str, float] = {}  # rolling packs that no state has reached yet, and since when
 
     @classmethod
@@ -287,8 +289,12 @@ class Vault(Trees):
 
     def _add_events(self, builder: PackBuilder, events: EventLog, when: datetime) -> bytes | None:
         """The commit of the event log's segments, of which only the last and what came after it are written."""
+        if events is not self._events:
+            # Once: what the vault holds and the file has lost must not be written over.
+            self._events, self._events_agree = events, events.recover(self.saved_events())
+        if not self._events_agree:
+            return None
         saved = self._saved_segments()
-        # Should the file have lost what the vault has, the vault's copy stays.
         changed = events.segments(max(0, len(saved) - 1))
         merged = saved | {name: builder.add(BLOB, segment) for name, segment in changed.items()}
         if merged == saved:
