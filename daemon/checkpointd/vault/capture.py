@@ -206,7 +206,7 @@ class WorkTree:
         state.fresh |= work.fresh
         state.note_ignore_files(work.edits)
         self._known = state
-        self.reread = work.reread
+        self.reread = work.reread | work.turned
 
     def _state(
         self,

@@ -73,6 +73,9 @@ def _read_in_order(
     read(first)
     read(path for path in files if path not in done)
     read(path for path in new if path not in done)
+    while work.turned:
+        turned, work.turned = work.turned, set()
+        read(work.find(turned))
 
 
 def _usual(root: Root, paths: list[bytes]) -> Usual:

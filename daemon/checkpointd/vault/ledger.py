@@ -1,13 +1,11 @@
 """What a capture keeps beside the tree: what was left out and why, permission bits, empty folders."""
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Iterable
 from datetime import datetime
-from typing import TypeVar
 
 from checkpointd.model.capture import Coverage, Skip, SkipReason
 from checkpointd.model.modes import Modes, Usual, encode
-
-V = TypeVar("V")
 
 
 class Ledger:
@@ -21,6 +19,7 @@ class Ledger:
         self.unobserved: set[bytes] = set()
         self.captured = 0
         self.size = 0
+        self._order: list[bytes] | None = []  # the paths of `skips`, sorted; None: to be made
         self._skipped: tuple[Skip, ...] | None = ()
         self._encoded: bytes | None = None
 
@@ -30,7 +29,7 @@ class Ledger:
         other.skips, other.modes = self.skips.copy(), self.modes.copy()
         other.empty, other.unobserved = self.empty.copy(), self.unobserved.copy()
         other.captured, other.size = self.captured, self.size
-        other._skipped, other._encoded = self._skipped, self._encoded
+        other._order, other._skipped, other._encoded = self._order, self._skipped, self._encoded
         return other
 
     def take_modes(self, modes: Modes) -> None:
@@ -43,18 +42,24 @@ class Ledger:
         skip = Skip(path=path, reason=reason, detail=detail, folder=folder)
         if self.skips.get(path) != skip:
             self.skips[path] = skip
-            self._skipped = None
+            self._order = self._skipped = None
 
     def unskip(self, path: bytes) -> None:
         """Notes that a path is captured whole, or gone."""
         if self.skips.pop(path, None) is not None:
-            self._skipped = None
+            self._order = self._skipped = None
 
-    def forget_below(self, path: bytes, *, only: Callable[[Skip], bool] = lambda _: True) -> None:
+    def _sorted(self) -> list[bytes]:
+        if self._order is None:
+            self._order = sorted(self.skips)
+        return self._order
+
+    def forget_below(self, path: bytes) -> None:
         """Drops what is known of a path and of everything below it."""
-        for found in _at_or_below(self.skips, path):
-            if only(self.skips[found]):
-                self.unskip(found)
+        self.unskip(path)
+        order = self._sorted()
+        for found in order[bisect_left(order, path + b"/") : bisect_left(order, path + b"0")]:
+            self.unskip(found)
         for found in _at_or_below(self.modes, path):
             self.set_mode(found, None)
         self.drop_empty(_at_or_below(self.empty, path))
@@ -104,7 +109,7 @@ class Ledger:
     def coverage(self, *, rules: str, first_read: datetime, last_read: datetime) -> Coverage:
         """The statement of what was looked at."""
         if self._skipped is None:
-            self._skipped = tuple(self.skips[path] for path in sorted(self.skips))
+            self._skipped = tuple(self.skips[path] for path in self._sorted())
         return Coverage(
             captured=self.captured,
             size=self.size,

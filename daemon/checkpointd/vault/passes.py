@@ -46,6 +46,7 @@ class Pass:
         self.fresh: dict[bytes, Head | None] = {}
         self.ledger = state.ledger.copy()
         self.reread: set[bytes] = set()
+        self.turned: set[bytes] = set()  # folders where files were to be read
         self.new_zones: dict[bytes, Zone] = {}
         self.tracked: set[bytes] = set()  # known to be in a user's index
         self.builder = builder
@@ -106,8 +107,11 @@ class Pass:
         """What the last capture's tree holds."""
         return self._editor.find(self._state.tree, path) if self._state.tree else None
 
-    def _kept(self, path: bytes) -> bool:
-        return path in self.tracked or path in self._tracked_folders or self.leaf(path) is not None
+    def _kept(self, path: bytes, folder: bool) -> bool:
+        if path in (self._tracked_folders if folder else self.tracked):
+            return True
+        leaf = self.leaf(path)
+        return leaf is not None and leaf.is_tree == folder
 
     def add_tracked(self, paths: Iterable[bytes]) -> None:
         """Notes paths that are in a user's index."""
@@ -140,11 +144,20 @@ class Pass:
             taken = self._take(path, leaf, entry)
         except Gone:
             self._drop(path, leaf)
+            if self._is_folder(path):
+                self.turned.add(path)
         except NotTaken as error:
             self._drop(path, leaf)
             self.ledger.skip(path, error.reason, error.detail)
         else:
             self._put(path, taken, leaf, entry)
+
+    def _is_folder(self, path: bytes) -> bool:
+        try:
+            place = self._root.look(path)
+        except PermissionError:
+            return False
+        return place.path == path and place.info is not None and stat.S_ISDIR(place.info.st_mode)
 
     def changes(self) -> tuple[PathChange, ...]:
         """What differs from the last capture, sorted."""
@@ -205,18 +218,17 @@ class Pass:
         leaf = self.leaf(path)
         if leaf is not None and leaf.is_tree:
             self._vanish(path)
-        elif (skip := self.ledger.skips.get(path)) is not None and skip.folder:
+        else:
             self.ledger.forget_below(path)
-        elif path in self.ledger.empty:
-            self.ledger.drop_empty((path,))
 
     def _highest_new(self, path: bytes) -> bytes:
-        """The highest folder above a path that the last capture does not have; the path itself where it has all."""
+        """The highest folder above a path that holds nothing captured or tracked; else the path itself."""
         end = path.find(b"/")
         while end > 0:
-            leaf = self.leaf(path[:end])
-            if leaf is None or not leaf.is_tree:
-                return path[:end]
+            folder = path[:end]
+            leaf = self.leaf(folder)
+            if (leaf is None or not leaf.is_tree) and folder not in self._tracked_folders:
+                return folder
             end = path.find(b"/", end + 1)
         return path
 
@@ -248,7 +260,7 @@ class Pass:
         for prefix, found in by_zone.items():
             zone = self.new_zones.get(prefix) or self._state.zones[prefix]
             ignored = {above(zone, path) for path in zone.ignored([below(zone, path) for path in found])}
-            self._choose(zone, {path: self._objection(path, path in ignored) for path in found})
+            self._choose(zone, {path: self._objection(path, ignored=path in ignored) for path in found})
             self._trim(zone, found)
 
     def _trim(self, zone: Zone, paths: list[bytes]) -> None:
@@ -265,13 +277,13 @@ class Pass:
                 self._wanted.discard(path)
                 self._leave_out(path, "over-budget", f"more than {self._limits.config.max_folder_files} files")
 
-    def _objection(self, path: bytes, ignored: bool) -> SkipReason | None:
-        name = path.rpartition(b"/")[2]
+    def _objection(self, path: bytes, *, ignored: bool, folder: bool = False) -> SkipReason | None:
+        above_it, _, name = path.rpartition(b"/")
         if forbidden_name(name):
             return "name"
         if self._limits.excluded(path):
             return "config"
-        if self._limits.default_folder(path) is not None:
+        if self._limits.default_folder(path if folder else above_it) is not None and not self._limits.included(path):
             return "default-folder"
         if ignored and not self._limits.included(path):
             return "ignored"
@@ -311,7 +323,7 @@ class Pass:
     def _open_folders(self, folders: Iterable[bytes]) -> Iterator[bytes]:
         """Those of the folders that no rule leaves out as a whole."""
         plain = [path for path in folders if path not in self._state.zones and path not in self.new_zones]
-        asked = [path for path in plain if not self._kept(path) and not self._is_forced(path)]
+        asked = [path for path in plain if not self._kept(path, True) and not self._is_forced(path)]
         closed: dict[bytes, SkipReason] = {}
         by_zone: dict[bytes, list[bytes]] = {}
         for path in asked:
@@ -320,7 +332,7 @@ class Pass:
             zone = self.new_zones.get(prefix) or self._state.zones[prefix]
             ignored = {above(zone, path) for path in zone.ignored([below(zone, path) for path in found])}
             for path in found:
-                reason = self._objection(path, path in ignored)
+                reason = self._objection(path, ignored=path in ignored, folder=True)
                 if reason is not None and reason != "secret":
                     closed[path] = reason
         for path in folders:
@@ -417,7 +429,7 @@ class Pass:
 
     def _leave_out_all(self, walker: Walker, top: bytes, files: list[bytes]) -> None:
         detail = f"more than {self._limits.config.max_folder_bytes} bytes"
-        if self._kept(top):
+        if self._kept(top, True):
             walker.leave_out(top, files, detail)
         else:
             self.ledger.forget_below(top)

@@ -15,17 +15,18 @@ from checkpointd.vault.passes import MODE_GITLINK
 from checkpointd.vault.repository import Repository
 from checkpointd.vault.run import GitFailed
 from checkpointd.vault.state import State
-from checkpointd.vault.zones import Home, Others, Tracked, Zone, above, home_of
+from checkpointd.vault.store import Vault
+from checkpointd.vault.zones import Others, Tracked, Zone, above, home_of
 
 _CHILDREN = 3  # at once
 _CLOSED = ("ignored", "default-folder", "config", "nested", "over-budget", "name")  # folders that are not walked again
 _STEADY = ("ignored", "default-folder", "config", "nested", "name", "secret", "outside-sparse")
 
 
-def ignored_folders(top: Path, found: Repository | None, home: Home | None = None) -> set[bytes]:
+def ignored_folders(vault: Vault, top: Path, found: Repository | None) -> set[bytes]:
     """The folders of a work tree that are left out as a whole: not worth watching. Raises GitError."""
-    with tempfile.TemporaryDirectory(prefix="checkpointd-") as folder:
-        zone = Zone(b"", top, found, Path(folder), home or home_of(os.environ), lambda: False)
+    with tempfile.TemporaryDirectory(prefix="look-", dir=vault.path.parent) as folder:
+        zone = Zone(b"", top, found, Path(folder), home_of(os.environ), lambda: False)
         zone.lay_out()
         return zone.ignored_folders(DEFAULT_FOLDERS)
 
@@ -87,8 +88,10 @@ def suspects_in(looked: Looked, ledger: Ledger) -> Iterator[bytes]:
 
 
 def unsteady(ledger: Ledger) -> Iterator[bytes]:
-    """What was left out for a reason that may be gone without git noticing: its size, its kind, how it was read."""
-    return (path for path, skip in ledger.skips.items() if skip.reason not in _STEADY and not skip.folder)
+    """What may change without git noticing: empty folders, and what was left out for its size, its kind, or how it was
+    read."""
+    yield from ledger.empty
+    yield from (path for path, skip in ledger.skips.items() if skip.reason not in _STEADY and not skip.folder)
 
 
 def newly_tracked(looked: Looked, state: State) -> tuple[list[bytes], list[bytes]]:

@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
 class Walker:
     """Walks below one root. What it leaves out goes into the ledger, and so do empty folders.
 
-    `kept` says whether a path is captured or tracked, or holds what is: then no rule leaves it out.
+    `kept` says whether a file is captured or tracked, or a folder (True) holds what is: then no rule leaves it out.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Walker:
         base: Path,
         ledger: Ledger,
         limits: Limits,
-        kept: Callable[[bytes], bool],
+        kept: Callable[[bytes, bool], bool],
         check: Callable[[], None],
     ) -> None:
         self._root = root
@@ -110,7 +110,9 @@ class Walker:
                 self._ledger.skip(below, "special")
             elif self._limits.excluded(below) and not force:
                 self._ledger.skip(below, "config", folder=entry.folder)
-            elif (default or (entry.folder and entry.name in DEFAULT_FOLDERS)) and not (force or self._wanted(below)):
+            elif (default or (entry.folder and entry.name in DEFAULT_FOLDERS)) and not (
+                force or self._wanted(below, entry.folder)
+            ):
                 self._ledger.skip(below, "default-folder", folder=entry.folder)
             else:
                 seen.append(_Seen(folder.top, below, entry.folder))
@@ -119,8 +121,8 @@ class Walker:
     def _is_repository(self, path: bytes) -> bool:
         return repository.at(self._base / os.fsdecode(path)) is not None
 
-    def _wanted(self, path: bytes) -> bool:
-        return self._limits.included(path) or self._kept(path)
+    def _wanted(self, path: bytes, folder: bool) -> bool:
+        return self._limits.included(path) or self._kept(path, folder)
 
     def _ignored(self, zone: Zone, seen: list[_Seen], *, force: bool) -> set[bytes]:
         if force:
@@ -134,13 +136,13 @@ class Walker:
         level = []
         for entry in seen:
             path = entry.path
-            if path in ignored and not self._wanted(path):
+            if path in ignored and not self._wanted(path, entry.folder):
                 self._ledger.skip(path, "ignored", folder=entry.folder)
-            elif entry.top in over and not self._kept(path):
+            elif entry.top in over and not self._kept(path, entry.folder):
                 self._ledger.skip(path, "over-budget", folder=entry.folder)
             elif entry.folder:
                 level.append(entry)
-            elif self._kept(path):
+            elif self._kept(path, False):
                 found.kept.append(path)
             else:
                 found.new[entry.top].append(path)
@@ -150,22 +152,22 @@ class Walker:
         """Leaves out what is new below a top that holds too much."""
         new, found.new[top] = found.new[top], []
         detail = f"more than {len(new)} files" if len(new) < 1000 else f"more than {len(new) // 1000},000 files"
-        if not self._kept(top):
+        if not self._kept(top, True):
             self._ledger.forget_below(top)
             self._ledger.skip(top, "over-budget", detail, folder=True)
             found.nested[:] = [path for path in found.nested if not path.startswith(top + b"/")]
             return [entry for entry in level if entry.top != top]
         self.leave_out(top, new, detail)
         for entry in level:
-            if entry.top == top and not self._kept(entry.path):
+            if entry.top == top and not self._kept(entry.path, entry.folder):
                 self._ledger.skip(entry.path, "over-budget", detail, folder=True)
-        return [entry for entry in level if entry.top != top or self._kept(entry.path)]
+        return [entry for entry in level if entry.top != top or self._kept(entry.path, entry.folder)]
 
     def leave_out(self, top: bytes, paths: Iterable[bytes], detail: str) -> None:
         """Notes new files as over the budget, folded to the highest folders that hold nothing captured."""
         for path in paths:
             end = len(top)
-            while (end := path.find(b"/", end + 1)) > 0 and self._kept(path[:end]):
+            while (end := path.find(b"/", end + 1)) > 0 and self._kept(path[:end], True):
                 pass
             if end > 0:
                 self._ledger.forget_below(path[:end])

@@ -262,17 +262,9 @@ class Zone:
     def ignored_folders(self, defaults: Collection[bytes]) -> set[bytes]:
         """The highest folders without anything tracked that a rule, or one of these names, leaves out as a whole."""
         self._copy_shared_index()
-        excludes = [b"--exclude=" + name + b"/" for name in defaults]
-        args = (
-            *self._options(),
-            "ls-files",
-            "--others",
-            "--ignored",
-            "--exclude-standard",
-            *excludes,
-            "--directory",
-            "-z",
-        )
+        args: list[str | bytes] = [*self._options()]
+        args += ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+        args += (b"--exclude=" + name + b"/" for name in sorted(defaults))
         env = self._env(self._of_user, self._user_index, objects=True)
         records = git_records(args, env=env, timeout=_TIMEOUT, cancel=self._cancel, cwd=self._top)
         folders = {record.rstrip(b"/") for record in records if record.endswith(b"/")}
