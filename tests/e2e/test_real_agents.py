@@ -15,6 +15,8 @@ from support.homes import Home
 
 pytestmark = pytest.mark.agents
 
+SCENARIOS = Path(__file__).parent / "scenarios"
+
 
 @functools.cache
 def undisturbed(agent: str, scenario: str, *extra: str) -> dict[str, object]:
@@ -96,11 +98,20 @@ def test_codex_tree_from_before_reset_and_clean_comes_back(daemon: Daemon, tmp_p
 
 @pytest.mark.parametrize("agent", ["claude", "pi", "codex"])
 def test_the_same_failure_three_times_makes_one_checkpoint(daemon: Daemon, agent: str) -> None:
-    played = Played(daemon, agent, "failing-tests", "--delay", "0.3")
+    played = Played(daemon, agent, str(SCENARIOS / "same-failure.json"), "--delay", "0.3")
     failures = played.having("repeated-failure")
-    assert failures, [(r["trigger"], r["title"]) for r in played.rows]
+    assert len(failures) == 1, [(r["trigger"], r["title"]) for r in played.rows]
     assert "pytest" in failures[0]["reason"]
+    assert "3 times" in failures[0]["reason"]
     assert len(played.having("baseline")) == 1
+
+
+def test_failures_that_differ_each_time_are_no_circle(daemon: Daemon) -> None:
+    """The rig's failing-tests fails with other values after each attempt: that is progress, or at least change."""
+    played = Played(daemon, "claude", "failing-tests", "--delay", "0.3")
+    assert played.having("repeated-failure") == []
+    tests = played.having("session-end")[0]["tests"]
+    assert [(t["gate"], t["colour"]) for t in tests] == [("pytest", "red")]
 
 
 @pytest.mark.parametrize("agent", ["claude", "pi", "codex"])

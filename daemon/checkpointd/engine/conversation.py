@@ -49,6 +49,7 @@ class Conversation:
         self.readers: dict[Path, Reader] = {}
         self.trees: dict[str, LiveTree] = {}  # the first one is the session's own
         self.asked_directories: set[str] = set()
+        self.unplaced: list[TriggerRequest] = []  # requests from before it was known where the session works
         self.changed = True  # since it was stored
         self.last_records: dict[str, datetime] = {}  # by work tree
         self.process: tuple[int, float] | None = None

@@ -117,7 +117,7 @@ class Protection:
         try:
             newest = self._catalog.newest(tree.worktree_id)
             resumed = await self._run(lambda: _held(project, newest.record.id)) if newest is not None else None
-            ignored = await self._run(lambda: scan.ignored_folders(root.path, root.repository))
+            ignored = await self._run(lambda: scan.ignored_folders(project.vault, root.path, root.repository))
             watch = ProjectWatch(self._hub, root.path, tree, skip=lambda folder: folder in ignored or tree.skips(folder), clock=self._clock)
             git_dirs = []
             if root.repository is not None:
@@ -128,6 +128,9 @@ class Protection:
             tree.failed(error)
         except CaptureCancelled:
             return
+        except Exception as error:  # a bug must not pass for protection
+            log.exception("protection failed worktree=%s", tree.worktree_id)
+            tree.failed(error)
 
     async def stop(self, worktree: str) -> None:
         """Ends the protection of one work tree."""

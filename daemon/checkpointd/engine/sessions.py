@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SAVE_AFTER = 1.0
+_UNPLACED = 20
 _FORGET_AFTER = timedelta(minutes=30)  # an ended session leaves memory
 _RECENT = timedelta(minutes=15)  # a log written so lately may be of a session that runs
 _SCHEDULED = timedelta(seconds=60)
@@ -246,7 +247,8 @@ class Sessions:
                 continue
             conversation.trees[tree.worktree_id] = tree
             given = Entered(worktree=tree.worktree_id, root=str(tree.root), now=self._clock.now())
-            self._ask(conversation, conversation.feed(given, self._policy()))
+            unplaced, conversation.unplaced = conversation.unplaced, []
+            self._ask(conversation, [*unplaced, *conversation.feed(given, self._policy())])
             self._bus.publish(
                 Happening(at=self._clock.now(), kind="session", text=f"{conversation.adapter.title} works in {tree.root}",
                           project=tree.project_id, session=conversation.session)
@@ -271,6 +273,8 @@ class Sessions:
             for one in self._for_each_tree(conversation, request):
                 tree = conversation.trees.get(one.worktree) or conversation.primary
                 if tree is None:
+                    # The log has not said yet where the session works: its first lines often do not.
+                    conversation.unplaced = [*conversation.unplaced, one][-_UNPLACED:]
                     continue
                 pending = self._pending.get(conversation.key)
                 if pending is None:

@@ -66,6 +66,17 @@ class LogWatch:
         """How many watches of the system are held."""
         return sum(root.watches for root in self._roots)
 
+    def look_again(self) -> None:
+        """A root may have appeared: it is looked for at once, on any thread's word."""
+        hand_over(self._hub.loop, lambda: self._hub.loop.run_in_executor(None, self.poll_absent))
+
+    def poll_absent(self) -> None:
+        """As `poll`, for the roots that were not there. Blocks."""
+        if not self._stopped:
+            for root in self._roots:
+                if root.state == "absent":
+                    root.poll()
+
     def note(self, files: set[Path]) -> None:
         """Collects changed files on any thread."""
         with self._lock:
@@ -105,8 +116,10 @@ class _Root:
         self._hub = hub
         self._skip = skip
         self._tree: Tree | None = None
+        self._approach: _Approach | None = None
         self._real = ""
         self._looks: dict[Path, _Look] = {}
+        self._polling = threading.Lock()  # the timer and the way to an absent root may look at the same moment
 
     @property
     def watches(self) -> int:
@@ -122,10 +135,23 @@ class _Root:
             self._tree.start()
         except RootGone:
             self.state = "absent"
+            self._await()
         except WatchLimit:
             self.state = "polling"
 
+    def _await(self) -> None:
+        """Watches the way to a root that is not there yet: an agent's first session makes it and is worth the most."""
+        self._approach = _Approach(self._hub, self.path, self._watch.look_again)
+        try:
+            self._approach.start()
+        except (RootGone, WatchLimit):
+            self._approach = None  # `poll` looks for it
+
     def poll(self) -> None:
+        with self._polling:
+            self._poll()
+
+    def _poll(self) -> None:
         if self.state == "watching":
             if self._tree is not None and self._tree.intact() and os.path.realpath(self.path) == self._real:
                 return
@@ -144,6 +170,9 @@ class _Root:
     def stop(self) -> None:
         if self._tree is not None:
             self._tree.stop()
+        if self._approach is not None:
+            self._approach.stop()
+            self._approach = None
 
     def changed(self, path: bytes, *, folder: bool) -> None:
         if not folder:
@@ -173,6 +202,53 @@ class _Root:
     def gone(self) -> None:
         self.state = "absent"
         self._watch.note_overflow()
+
+
+class _Approach:
+    """Watches the folders on the way to one that does not exist, and nothing beside it."""
+
+    def __init__(self, hub: Hub, path: Path, nearer: Callable[[], None]) -> None:
+        top = next(folder for folder in path.parents if folder.is_dir())
+        self._rest = os.fsencode(path.relative_to(top))
+        self._nearer = nearer
+        self._tree = hub.tree(os.fsencode(os.path.realpath(top)), self, self._beside)
+
+    def _beside(self, folder: bytes) -> bool:
+        return folder != self._rest and not self._rest.startswith(folder + b"/")
+
+    def start(self) -> None:
+        self._tree.start()
+
+    def stop(self) -> None:
+        self._tree.stop()
+
+    def changed(self, path: bytes, *, folder: bool) -> None:
+        if folder and not self._beside(path):
+            self._nearer()
+
+    def removed(self, path: bytes, *, folder: bool) -> None:
+        """Nothing came nearer."""
+
+    def left(self, path: bytes, cookie: int, *, folder: bool) -> None:
+        """Nothing came nearer."""
+
+    def arrived(self, path: bytes, cookie: int, *, folder: bool) -> None:
+        self.changed(path, folder=folder)
+
+    def found(self, path: bytes) -> None:
+        """A file on the way is none of ours."""
+
+    def skipped(self, path: bytes) -> None:
+        """Beside the way."""
+
+    def overflowed(self) -> None:
+        self._nearer()
+
+    def limited(self, reason: str) -> None:
+        """`poll` looks for the root."""
+
+    def gone(self) -> None:
+        """`poll` looks for the root."""
 
 
 def _looks(root: Path, skip: Skip) -> Iterator[tuple[Path, _Look]]:
