@@ -288,6 +288,8 @@ class WorkTree:
         started = self._clock.now()
         rules = {prefix: zone.rules for prefix, zone in state.zones.items()}
         suspects = urgent | self.reread | state.fresh.keys() | self._refresh_zones(state)
+        if resumed:  # the settings may be others than when these were captured
+            suspects.update(path for path in state.zones[b""].index.paths() if self._limits.excluded(path))
         with self._pass(state, root) as work:
             looked = look(list(state.zones.values()))
             for found in looked:

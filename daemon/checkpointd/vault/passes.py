@@ -97,6 +97,8 @@ class Pass:
             if path in fresh:
                 head = fresh[path]
                 return None if head is None else unpack_entry(head)
+        if not self._state.tree:
+            return None
         for zone in self._zones_around(path):
             found = zone.index.find(below(zone, path))
             if found is not None:
@@ -139,6 +141,8 @@ class Pass:
         self.check()
         leaf, entry = self.leaf(path), self.entry(path)
         try:
+            if self._limits.excluded(path) and not self._is_forced(path):
+                raise NotTaken("config")
             if leaf is not None and entry is not None and self._is_unchanged(path, leaf, entry):
                 return
             taken = self._take(path, leaf, entry)
