@@ -171,7 +171,7 @@ def _about(row: methods.Row) -> str:
     marks = [mark for mark, there in (("pinned", row["pinned"]),) if there]
     marks += [status.lower() for status in row["status"] if status not in ("ACTIVE", "SUPERSEDED")]
     marks += [f"{gate['gate']} red" for gate in row["tests"] if gate["colour"] == "red"]
-    text = row["title"] if row["trigger"] in ("manual", "handoff", "fork") else row["reason"] or row["title"]
+    text = row["title"] or row["reason"]
     return one_line(f"[{', '.join(marks)}] {text}" if marks else text)
 
 

@@ -44,7 +44,7 @@ from checkpointd.jobs.schedule import Jobs
 from checkpointd.model.session import Policy
 from checkpointd.notify import Notifier
 from checkpointd.places import Places
-from checkpointd.processes.table import agent_ancestor, self_usage
+from checkpointd.processes.table import agent_ancestor, boot_id, self_usage
 from checkpointd.processes.wait import ProcessWait
 from checkpointd.vault.run import GitError, check_git
 from checkpointd.watch.hubs import hub
@@ -123,11 +123,12 @@ class App:
         sessions = relay.sessions = Sessions(
             catalog=catalog, projects=projects, protection=protection, recorder=recorder, clock=self._clock,
             policy=self._policy, env=self._env, pool=pool, history=history, bus=bus,
-            disabled=lambda: self._config.agents.disabled,
+            disabled=lambda: self._config.agents.disabled, boot=boot_id(),
         )  # fmt: skip
         wait = ProcessWait(loop)
         binding = Binding(sessions=sessions, wait=wait, env=self._env, clock=self._clock, pool=pool)
         sessions.on_work = binding.on_work
+        sessions.on_resumed = binding.on_resumed
         lookup = Lookup(catalog)
         restores = Restores(
             catalog=catalog, lookup=lookup, projects=projects, protection=protection, recorder=recorder,

@@ -51,6 +51,13 @@ class Binding:
         self._looked[conversation.key] = now
         self._spawn(conversation)
 
+    def on_resumed(self, conversation: Conversation) -> None:
+        """A session goes on after a restart of the daemon: its process may have ended meanwhile."""
+        process = conversation.state.process
+        if conversation.live and process is not None:
+            conversation.process = (process.pid, process.started)
+            self._wait.watch(process.pid, process.started, lambda: self._ended(conversation, process.pid))
+
     def tick(self) -> None:
         """Once a second: locks are looked at, and sessions that work without a process bound."""
         self._ticks += 1

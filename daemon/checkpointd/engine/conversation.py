@@ -16,10 +16,11 @@ from checkpointd.model.checkpoint import SessionRef
 from checkpointd.model.digest import Digest
 from checkpointd.model.events import Event
 from checkpointd.model.paths import quote
-from checkpointd.model.session import Input, LogEvent, Policy, Seen, SessionState, advance
+from checkpointd.model.session import Input, LogEvent, Policy, Seen, SessionState, advance, is_known
 from checkpointd.model.triggers import TriggerRequest
 from checkpointd.summaries.digest import observe
 from checkpointd.text.redaction import redact
+from checkpointd.vault.errors import StoreError
 
 
 class Stored(Struct, kw_only=True):
@@ -54,6 +55,7 @@ class Conversation:
         self.last_records: dict[str, datetime] = {}  # by work tree
         self.process: tuple[int, float] | None = None
         self.lock_held = False
+        self.went_on = stored is not None  # a daemon before this one followed it
 
     @property
     def key(self) -> tuple[str, str]:
@@ -69,8 +71,21 @@ class Conversation:
 
     def observe(self, event: Event, *, history: bool, now: datetime, policy: Policy) -> tuple[TriggerRequest, ...]:
         """Counts an event in; the requests it makes."""
-        observe(self.digest, event)
-        return self.feed(Seen(now=now, replay=history), policy) + self.feed(LogEvent(event=event, now=now), policy)
+        requests = self.feed(Seen(now=now, replay=history), policy)
+        requests += self.feed(LogEvent(event=event, now=now, exists=self._is_captured), policy)
+        if not is_known(self.state, event):
+            observe(self.digest, event)
+        return requests
+
+    def _is_captured(self, path: str) -> bool:
+        """Whether the session's own work tree has a file of this name in the vault."""
+        tree = self.primary
+        if tree is None or tree.state is None:
+            return False
+        try:
+            return tree.vault.resolve(tree.state.files, path.encode("utf-8", "surrogateescape")) is not None
+        except StoreError:
+            return False
 
     def feed(self, given: Input, policy: Policy) -> tuple[TriggerRequest, ...]:
         """One step of the state machine."""

@@ -233,4 +233,6 @@ def _opened(folder: Path, row: ProjectRow) -> tuple[Vault, EventLog]:
     path = folder / "vault.git"
     vault = Vault.open(path) if path.exists() else Vault.create(path)
     (folder / "project.json").write_bytes(msgspec.json.encode(row))
-    return vault, EventLog(folder / "events.jsonl")
+    events = EventLog(folder / "events.jsonl")
+    events.recover(vault.saved_events())
+    return vault, events

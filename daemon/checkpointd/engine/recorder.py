@@ -15,7 +15,7 @@ from checkpointd.engine.answers import Happening
 from checkpointd.engine.bus import Bus
 from checkpointd.engine.projects import Project
 from checkpointd.engine.tree import LiveTree
-from checkpointd.model import lines, naming
+from checkpointd.model import lines, linkage, naming
 from checkpointd.model import pack as packs
 from checkpointd.model.capture import Captured
 from checkpointd.model.checkpoint import Cause, FileChange, ProjectRef, Record, SessionRef, Taken, Trigger
@@ -182,9 +182,11 @@ def _committed(
     """
     differences = project.vault.diff(parent_tree, captured.files) if parent_tree is not None else []
     found = repository.find(tree.root)
+    git = found.state() if found is not None else None
     record = msgspec.structs.replace(
         record,
-        git=found.state() if found is not None else None,
+        git=git,
+        feature=linkage.resolve(branch=git.branch if git is not None else None).feature,
         files_changed=file_changes(project.vault, differences, draft, str(tree.root)),
         files_changed_total=len(differences),
     )
@@ -203,6 +205,7 @@ def _committed(
         },
         message=f"{record.trigger}: {record.name}",
         when=record.created_at,
+        events=project.events,
     )
     _tell(project, record)
     return record, commit, max(0, project.vault.size_bytes() - before)

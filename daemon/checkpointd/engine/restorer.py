@@ -106,6 +106,14 @@ class Restorer:
         plan = await self._run(lambda: self._planner.remaining(inverted(entered.intent)))
         return RestoreJob(id=self._new_id(), target=entered.intent.pre_restore, plan=plan)
 
+    async def plan_abort(self, plan_id: str) -> RestoreJob:
+        """What `abort` of an interrupted restore would do. Raises NotFound where there is none."""
+        entered = await self._entered(plan_id)
+        if entered is None or entered.done:
+            raise NotFound(f"There is no interrupted restore {plan_id}.")
+        plan = await self._run(lambda: self._planner.remaining(inverted(entered.intent)))
+        return RestoreJob(id=self._new_id(), target=entered.intent.pre_restore, plan=plan)
+
     async def apply(self, job: RestoreJob, *, allow_mass_delete: bool = False) -> Outcome:
         """Carries out a plan. Raises Refused, Failed or MissingObject with nothing touched; past that point every path
         that could not be done is named in the outcome."""

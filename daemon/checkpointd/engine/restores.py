@@ -50,6 +50,7 @@ class Kept(Struct, frozen=True):
     tree: LiveTree | None
     project: Project
     undoes: str | None = None
+    aborts: str | None = None  # the interrupted restore that is taken back
 
 
 class Restores:
@@ -103,12 +104,12 @@ class Restores:
             raise Refused(str(error)) from error
         except MissingObject as error:
             raise Failed(f"{row.record.id} is damaged: {error}", hint="`ckpt list` for one before it.") from error
-        return self._keep(self._answer(job, row, tree.root), job, restorer, target, request, tree, project)
+        return self._keep(Kept(self._answer(job, row, tree.root), job, restorer, target, request, tree, project))
 
     async def _plan_to(
         self, project: Project, row: CheckpointRow, target: Captured, request: RestoreRequest
     ) -> answers.RestorePlan:
-        directory = Path(os.fsdecode(request.to or b""))
+        directory = path_of_bytes(request.to or b"")
         restorer = self._restorer(project, path_of(row.record.project.root), row.record.project.worktree, None)
         if await self._run(lambda: directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
             raise Refused(f"{directory} is not empty.", hint="Give a directory that is new or empty.")
@@ -120,7 +121,7 @@ class Restores:
             id=self._random_hex()[:16], target=row.record, root=bytes(directory),
             restore=tuple(_planned(step) for step in plan.restore), expires_at=self._clock.now() + _KEPT,
         )  # fmt: skip
-        return self._keep(answer, None, restorer, target, request, None, project)
+        return self._keep(Kept(answer, None, restorer, target, request, None, project))
 
     async def plan_undo(self, scope: Scope) -> answers.RestorePlan:
         """What taking back the last restore here would do."""
@@ -130,15 +131,18 @@ class Restores:
         tree = await self._tree(worktree)
         project = await self._projects.open(worktree.project)
         restorer = self._restorer(project, tree.root, worktree.id, tree)
-        last = await restorer.last()
+        interrupted = await restorer.unfinished()
+        last = interrupted[-1].intent.plan if interrupted else await restorer.last()
         if last is None:
             raise NotFound("There is no restore to take back here.")
-        job = await restorer.plan_undo(last)
+        job = await (restorer.plan_abort(last) if interrupted else restorer.plan_undo(last))
         row = self._catalog.checkpoint(job.target)
         if row is None:
             raise NotFound(f"The checkpoint before the last restore ({job.target}) is gone.")
         target = await self._captured(project, row)
-        return self._keep(self._answer(job, row, tree.root), job, restorer, target, None, tree, project, undoes=last)
+        kept = Kept(self._answer(job, row, tree.root), job, restorer, target, None, tree, project, undoes=last,
+                    aborts=last if interrupted else None)  # fmt: skip
+        return self._keep(kept)
 
     def _answer(self, job: RestoreJob, row: CheckpointRow, root: Path) -> answers.RestorePlan:
         plan = job.plan
@@ -155,16 +159,13 @@ class Restores:
             expires_at=self._clock.now() + _KEPT,
         )
 
-    def _keep(
-        self, answer: answers.RestorePlan, job: RestoreJob | None, restorer: Restorer, target: Captured,
-        request: RestoreRequest | None, tree: LiveTree | None, project: Project, undoes: str | None = None,
-    ) -> answers.RestorePlan:  # fmt: skip
+    def _keep(self, kept: Kept) -> answers.RestorePlan:
         now = self._clock.now()
         self._plans = {i: k for i, k in self._plans.items() if k.answer.expires_at is None or k.answer.expires_at > now}
         while len(self._plans) >= _PLANS:
             del self._plans[next(iter(self._plans))]
-        self._plans[answer.id] = Kept(answer, job, restorer, target, request, tree, project, undoes)
-        return answer
+        self._plans[kept.answer.id] = kept
+        return kept.answer
 
     async def _tree(self, worktree: WorktreeRow) -> LiveTree:
         tree = self._protection.get(worktree.id)
@@ -230,11 +231,12 @@ class Restores:
 
     async def _carry_out(self, kept: Kept) -> Outcome:
         if kept.job is None or kept.tree is None:
-            request = kept.request
-            assert request is not None
-            return await kept.restorer.to_directory(kept.target, path_of_bytes(request.to), paths=request.paths)
+            paths = kept.request.paths if kept.request is not None else ()
+            return await kept.restorer.to_directory(kept.target, path_of_bytes(kept.answer.root), paths=paths)
         async with kept.tree.restoring:
             allowed = kept.request is not None and kept.request.allow_mass_delete
+            if kept.aborts is not None:
+                return await kept.restorer.abort(kept.aborts)
             return await kept.restorer.apply(kept.job, allow_mass_delete=allowed)
 
     def _tell(self, kept: Kept, outcome: Outcome, asker: Asker) -> None:
@@ -257,7 +259,8 @@ class Restores:
 
     def _restorer(self, project: Project, root: Path, worktree: str, tree: LiveTree | None) -> Restorer:
         async def before(paths: Collection[bytes], *, plan: str, target: str) -> tuple[str, Captured]:
-            assert tree is not None
+            if tree is None:  # into a directory: nothing is overwritten there
+                raise StoreError("There is no work tree to hold.")
             return await self._checkpoint_before(project, tree, paths, plan=plan, target=target)
 
         return Restorer(
@@ -292,8 +295,9 @@ class Restores:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
-def path_of_bytes(path: bytes | None) -> Path:
-    return Path(os.fsdecode(path or b""))
+def path_of_bytes(path: bytes) -> Path:
+    """A raw path."""
+    return Path(os.fsdecode(path))
 
 
 def _planned(step: Step) -> answers.PlannedPath:

@@ -13,6 +13,7 @@ from checkpointd.catalog.rows import CheckpointFilter, CheckpointRow
 from checkpointd.clock import Clock
 from checkpointd.config import Config
 from checkpointd.engine.bus import Bus
+from checkpointd.engine.journal import discard, read_all
 from checkpointd.engine.projects import Project, Projects
 from checkpointd.engine.protection import Protection
 from checkpointd.engine.reaper import Budget, DiskUsage, Reaper, ReaperProject
@@ -60,11 +61,20 @@ class Retainer:
             forgotten=self._forgotten,
             pool=self._pool,
         )
-        report = await reaper.run([self._items(project) for project in projects])
+        report = await reaper.run([await self._items(project) for project in projects])
         self.must_stop = report.capture_must_stop
+        for project in projects:
+            await self._discard_journals(project)
         for project in projects:
             if await self._run(project.vault.pack_count) >= _ROLL_UP_AT:
                 await self._run(lambda project=project: project.vault.roll_up())  # type: ignore[misc]
+
+    async def _discard_journals(self, project: Project) -> None:
+        """A journal serves to undo a restore, for as long as the checkpoint from before it is there."""
+        kept = self._catalog.checkpoint_ids(project.id)
+        journals = await self._run(lambda: read_all(project.journal))
+        old = [e.intent.plan for e in journals if e.done and e.intent.pre_restore not in kept]
+        await self._run(lambda: discard(project.journal, old))
 
     async def _opened(self, project_id: str) -> Project | None:
         try:
@@ -73,9 +83,11 @@ class Retainer:
             log.error("vault cannot be opened project=%s error=%s", project_id, type(error).__name__)
             return None
 
-    def _items(self, project: Project) -> ReaperProject:
+    async def _items(self, project: Project) -> ReaperProject:
         rows = self._catalog.checkpoints(CheckpointFilter(project=project.id))
-        return ReaperProject(id=project.id, vault=project.vault, items=tuple(map(_item, rows)))
+        journals = await self._run(lambda: read_all(project.journal))
+        in_use = {i for e in journals if not e.done for i in (e.intent.target, e.intent.pre_restore)}
+        return ReaperProject(id=project.id, vault=project.vault, items=tuple(_item(row, in_use) for row in rows))
 
     def _disk_usage(self) -> DiskUsage:
         usage = shutil.disk_usage(self._data)
@@ -98,7 +110,7 @@ class Retainer:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
-def _item(row: CheckpointRow) -> RetentionItem:
+def _item(row: CheckpointRow, in_use: Collection[str]) -> RetentionItem:
     record = row.record
     return RetentionItem(
         id=record.id,
@@ -108,7 +120,7 @@ def _item(row: CheckpointRow) -> RetentionItem:
         trigger=record.trigger,
         also=record.also,
         created_at=record.created_at,
-        pinned=row.pinned,
+        pinned=row.pinned or record.id in in_use,
         damaged="QUARANTINED" in row.statuses,
         seq=record.seq,
     )

@@ -29,8 +29,9 @@ from checkpointd.engine.recorder import Draft, Recorder
 from checkpointd.engine.tree import LiveTree
 from checkpointd.model.capture import Captured
 from checkpointd.model.checkpoint import Cause, Taken
+from checkpointd.model.events import ToolResult
 from checkpointd.model.paths import quote
-from checkpointd.model.session import Burst, Entered, HeadMoved, Input, Policy, ProcessBound, ProcessGone, Tick
+from checkpointd.model.session import BootChanged, Burst, Entered, HeadMoved, Input, Policy, ProcessBound, ProcessGone, Seen, Tick
 from checkpointd.model.triggers import WINDOW, Coalesced, TriggerRequest, coalesce
 from checkpointd.vault import reflog
 from checkpointd.vault.capture import CaptureCancelled, CaptureFailed
@@ -78,6 +79,7 @@ class Sessions:
         history: History,
         bus: Bus,
         disabled: Callable[[], Iterable[str]],
+        boot: str,
     ) -> None:
         self._catalog = catalog
         self._projects = projects
@@ -90,6 +92,7 @@ class Sessions:
         self._history = history
         self._bus = bus
         self._disabled = disabled
+        self._boot = boot
         self._open: dict[tuple[str, str], Conversation] = {}
         self._by_log: dict[Path, Conversation] = {}
         self._following: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -101,6 +104,7 @@ class Sessions:
         self._stopping = False
         self.unreadable = history.unreadable
         self.on_work: Callable[[Conversation], None] = lambda _: None  # a log grew: a process may be bound
+        self.on_resumed: Callable[[Conversation], None] = lambda _: None  # is the process still there?
 
     # -- start and stop -----------------------------------------------------------------------
 
@@ -136,6 +140,7 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.save()
+        self._catalog.set_value("boot", self._boot)
 
     def conversations(self) -> list[Conversation]:
         """The sessions that are followed now."""
@@ -208,8 +213,26 @@ class Sessions:
                 self._again.discard(path)
                 await self._read_log(conversation, path, conversation.readers[path])
         await self._entered(conversation)
+        if conversation.went_on:
+            conversation.went_on = False
+            self._go_on(conversation)
         self.on_work(conversation)
         self._save_later()
+
+    def _go_on(self, conversation: Conversation) -> None:
+        """A session that a daemon before this one followed: what happened meanwhile makes at most one record."""
+        now = self._clock.now()
+        self._feed(conversation, Seen(now=now, replay=False))
+        if self._catalog.value("boot") not in (None, self._boot):
+            self._feed(conversation, BootChanged(now=now))
+        elif conversation.live:
+            for tree in conversation.trees.values():
+                request = TriggerRequest(
+                    trigger="scheduled", reason="Files changed while the daemon was away", position=f"away:{now.isoformat()}",
+                    at=now, turn=conversation.state.turn, worktree=tree.worktree_id,
+                )  # fmt: skip
+                self._ask(conversation, (request,))
+        self.on_resumed(conversation)
 
     async def _read_log(self, conversation: Conversation, path: Path, reader: Reader) -> None:
         while True:
@@ -236,6 +259,14 @@ class Sessions:
             if not history and not conversation.trees:
                 await self._entered(conversation)
             self._ask(conversation, requests)
+            if isinstance(event, ToolResult) and event.outcome == "denied":
+                self._retract(conversation, event.call_id)
+
+    def _retract(self, conversation: Conversation, call_id: str) -> None:
+        """A command that was refused destroyed nothing: what it asked for and is not recorded yet is let go."""
+        pending = self._pending.get(conversation.key)
+        if pending is not None:
+            pending.requests = [request for request in pending.requests if request.call_id != call_id]
 
     async def _entered(self, conversation: Conversation) -> None:
         """Puts the directories that the session works in under protection."""
