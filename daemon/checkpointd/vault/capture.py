@@ -135,6 +135,7 @@ class WorkTree:
         except GitCancelled as error:
             raise CaptureCancelled from error
         except (GitError, OSError) as error:
+            self._known = None  # the files beside the vault are looked through before they are used again
             hint = "It is tried again by itself; `ckpt doctor` looks for the reason."
             raise CaptureFailed(f"{self._top} was not captured: {error}", hint) from error
         finally:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from checkpointd.model import modes
 from checkpointd.model.capture import Captured
-from checkpointd.vault import index
+from checkpointd.vault import disk, index
 from checkpointd.vault.editing import Leaf, TreeEditor
 from checkpointd.vault.errors import StoreError
 from checkpointd.vault.index import Entry, Head, StatIndex, pack_entry
@@ -74,6 +74,7 @@ def load(zone: Zone, captured: Captured, vault: Vault, editor: TreeEditor) -> St
     found = index.load(zone.index_path)
     unproved = None if found is None else _differences(found, captured.files, vault)
     if found is None or unproved is None:
+        disk.remove(str(zone.index_path))  # git would stumble over a damaged one
         state.fresh = {path: _unread(leaf) for path, leaf in editor.files(state.tree, b"")}
     else:
         zone.index = found

@@ -7,6 +7,7 @@ No child ever runs in the user's git dir: a scratch one stands in for it.
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -91,6 +92,7 @@ class Zone:
         self.tracked_digest = b""
         self.folder = folder
         self._top = top
+        self._copying = threading.Lock()
         self._home = home
         self._cancel = cancel
 
@@ -206,11 +208,12 @@ class Zone:
             shared = [name for name in os.listdir(git_dir) if name.startswith("sharedindex.")]
         except OSError:
             return
-        for name in shared:
-            if not (self._of_user / name).exists():
-                data = read_file(git_dir / name, 1 << 30)
-                if data is not None:
-                    _put(self._of_user / name, data)
+        with self._copying:  # two children may be about to start at once
+            for name in shared:
+                if not (self._of_user / name).exists():
+                    data = read_file(git_dir / name, 1 << 30)
+                    if data is not None:
+                        _put(self._of_user / name, data)
 
     # The work tree
 
