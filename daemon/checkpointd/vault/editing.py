@@ -151,7 +151,7 @@ class TreeEditor:
             above, _, name = folder.rpartition(b"/")
             if oid != EMPTY_TREE:
                 work[above][name] = Leaf(MODE_TREE, oid)
-            elif name not in work[above]:
+            elif name not in work[above] and nodes[folder].keys:
                 work[above][name] = None
         raise AssertionError("the root comes last")
 
