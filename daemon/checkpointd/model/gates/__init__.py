@@ -50,9 +50,8 @@ _OTHERS: dict[str, Reader] = {
 }  # fmt: skip
 # The order in which a runner's output is searched for the tool that did the work.
 _DETECTED = (
-    "vitest", "jest", "mocha", "pytest", "unittest", "nextest", "cargo-test", "go-test", "rspec", "minitest",
-    "phpunit", "maven",
-    "gradle", "dotnet-test", "ctest", "prove", "node-test", "mypy", "pyright", "ruff", "eslint", "tsc", "biome",
+    "vitest", "jest", "mocha", "pytest", "unittest", "nextest", "cargo-test", "go-test", "rspec", "minitest", "phpunit",
+    "maven", "gradle", "tsc", "dotnet-test", "ctest", "prove", "node-test", "mypy", "pyright", "ruff", "eslint", "biome",
     "golangci-lint", "flake8", "bats",
 )  # fmt: skip
 _PRINTED = re.compile(
@@ -135,13 +134,17 @@ def _detected(text: str) -> tuple[str, Reading] | None:
     found: tuple[str, Reading] | None = None
     for gate in _DETECTED:
         reading = _READERS[gate](text)
-        if reading is None or (reading.colour is None and not reading.errors and gate not in text):
+        if reading is None or not (reading.failing or _counts(reading)):
             continue
         if reading.colour == "red":
             return gate, reading
         if found is None:
             found = gate, reading
     return found
+
+
+def _counts(reading: Reading) -> bool:
+    return any(n is not None for n in (reading.passed, reading.failed, reading.errors, reading.skipped))
 
 
 def _printed(text: str) -> int | None:

@@ -13,7 +13,7 @@ def _amounts(line: str) -> dict[str, int]:
 
 _JEST_TESTS = re.compile(r"(?m)^Tests: +(.+)$")
 _JEST_SUITES = re.compile(r"(?m)^Test Suites: +(.+)$")
-_JEST_BULLET = re.compile(r"(?m)^\s*● (?!Console$)(.+)$")
+_JEST_BULLET = re.compile(r"(?m)^[ \t]*● (?!Console$)(.+)$")
 
 _JEST_BROKEN = "Test suite failed to run"
 
@@ -25,7 +25,7 @@ def jest(text: str) -> Reading | None:
             colour="unknown", passed=0, failed=0, errors=0, skipped=0, error="No tests found, exiting with code 1"
         )
     bullets = list(_JEST_BULLET.finditer(text))
-    failed_files = re.findall(r"(?m)^\s*FAIL\s+(?:\S+ )?(\S+\.[cm]?[jt]sx?)", text)
+    failed_files = re.findall(r"(?m)^[ \t]*FAIL\s+(?:\S+ )?(\S+\.[cm]?[jt]sx?)", text)
     if not (tests or suites) and not (failed_files and bullets):
         return None
     counts = _amounts(tests[1]) if tests else {}
@@ -62,9 +62,9 @@ def _jest_error(text: str, bullets: list[re.Match[str]]) -> str:
 
 # --- vitest
 
-_VITEST_TESTS = re.compile(r"(?m)^\s*Tests\s{2,}(.+?)(?: \(\d+\))?$")
-_VITEST_FILES = re.compile(r"(?m)^\s*Test Files\s{2,}(.+?)(?: \(\d+\))?$")
-_VITEST_FAIL = re.compile(r"(?m)^\s*FAIL\s+(?:\|[^|]+\| )?(\S+\.[cm]?[jt]sx?)(?: \[.*\]|((?: > .+)))?$")
+_VITEST_TESTS = re.compile(r"(?m)^[ \t]*Tests\s{2,}(.+?)(?: \(\d+\))?$")
+_VITEST_FILES = re.compile(r"(?m)^[ \t]*Test Files\s{2,}(.+?)(?: \(\d+\))?$")
+_VITEST_FAIL = re.compile(r"(?m)^[ \t]*FAIL\s+(?:\|[^|]+\| )?(\S+\.[cm]?[jt]sx?)(?: \[.*\]|((?: > .+)))?$")
 
 
 def vitest(text: str) -> Reading | None:
@@ -80,7 +80,7 @@ def vitest(text: str) -> Reading | None:
     broken = files is not None and "failed" in files[1]
     names = [m[2].removeprefix(" > ") if m[2] else m[1] for m in items]
     if not names:
-        names = re.findall(r"(?m)^\s*[×✗] (?:\S+\.[cm]?[jt]sx? > )?(.+ > .+?)(?: \d+ ?ms)?$", text)
+        names = re.findall(r"(?m)^[ \t]*[×✗] (?:\S+\.[cm]?[jt]sx? > )?(.+ > .+?)(?: \d+ ?ms)?$", text)
     error = ""
     if items:
         rest = [line.strip() for line in text[items[0].end() :].split("\n") if line.strip()]
@@ -103,10 +103,10 @@ _MOCHA_DETAIL = re.compile(r"(?m)^  (\d+)\) (.+)\n((?:       .+\n)*?)((?:       
 
 
 def mocha(text: str) -> Reading | None:
-    passing = number(r"(?m)^\s*(\d+) passing\b", text)
-    failing = number(r"(?m)^\s*(\d+) failing\b", text)
-    pending = number(r"(?m)^\s*(\d+) pending\b", text)
-    listed = re.search(r"(?m)^\s+[✔✓] ", text) and re.search(r"(?m)^\s+\d+\) ", text)
+    passing = number(r"(?m)^[ \t]*(\d+) passing\b", text)
+    failing = number(r"(?m)^[ \t]*(\d+) failing\b", text)
+    pending = number(r"(?m)^[ \t]*(\d+) pending\b", text)
+    listed = re.search(r"(?m)^[ \t]+[✔✓] ", text) and re.search(r"(?m)^[ \t]+\d+\) ", text)
     if passing is None and failing is None and not listed:
         return None
     details = list(_MOCHA_DETAIL.finditer(text))
@@ -118,7 +118,7 @@ def mocha(text: str) -> Reading | None:
     if details:
         rest = [line.strip() for line in text[details[0].end() :].split("\n") if line.strip()]
         error = rest[0] if rest else ""
-    failed = bool(failing or names or (failing is None and re.search(r"(?m)^\s+\d+\) ", text)))
+    failed = bool(failing or names or (failing is None and re.search(r"(?m)^[ \t]+\d+\) ", text)))
     known = passing is not None or failing is not None
     return Reading(
         colour=verdict(failed, bool(passing or pending)),
@@ -164,7 +164,7 @@ def node_test(text: str) -> Reading | None:
     names = [name for at, (indent, name) in enumerate(lines) if at == 0 or lines[at - 1][0] <= indent]
     if not names:
         section = text.partition("failing tests:")[2] or text
-        names = re.findall(r"(?m)^\s*✖ (?!failing tests)(.+?) \([\d.]+m?s\)$", section)
+        names = re.findall(r"(?m)^[ \t]*✖ (?!failing tests)(.+?) \([\d.]+m?s\)$", section)
     return Reading(
         colour=verdict(bool(failed or names), bool(passed or skipped)),
         passed=passed,
@@ -177,11 +177,11 @@ def node_test(text: str) -> Reading | None:
 
 
 def _node_error(text: str) -> str:
-    if block := re.search(r"(?m)^\s+error: \|-\n((?:\s+.*\n)+?)(?=\s+(?:code|name|expected|stack|\.\.\.))", text):
+    if block := re.search(r"(?m)^[ \t]+error: \|-\n((?:\s+.*\n)+?)(?=\s+(?:code|name|expected|stack|\.\.\.))", text):
         return " ".join(block[1].split("\n")[0].split())
-    if line := re.search(r"(?m)^\s+error: ['\"]?(.+?)['\"]?$", text):
+    if line := re.search(r"(?m)^[ \t]+error: ['\"]?(.+?)['\"]?$", text):
         return line[1]
-    found = re.search(r"(?m)^\s+((?:\w*Error|AssertionError)\b.*)$", text)
+    found = re.search(r"(?m)^[ \t]+((?:\w*Error|AssertionError)\b.*)$", text)
     return found[1] if found else ""
 
 
@@ -199,7 +199,7 @@ def tsc(text: str) -> Reading | None:
             failing=unique(m["file"] for m in problems if m["file"]),
             error=problems[0]["message"],
         )
-    count = number(r"Found (\d+) errors?\b", text)
+    count = number(r"Found (\d+) errors?(?:\. Watching| in \S+:\d+| in the same file| in \d+ files\.)", text)
     if count is None:
         return None
     return Reading(colour=verdict(count > 0, count == 0), errors=count)
@@ -256,9 +256,11 @@ def biome(text: str) -> Reading | None:
     headers = list(_BIOME_HEADER.finditer(text))
     for index, header in enumerate(headers):
         end = headers[index + 1].start() if index + 1 < len(headers) else len(text)
-        if re.search(r"(?m)^\s*[×✖] ", text[header.end() : end]) and ("." in header["file"] or "/" in header["file"]):
+        if re.search(r"(?m)^[ \t]*[×✖] ", text[header.end() : end]) and (
+            "." in header["file"] or "/" in header["file"]
+        ):
             names.append(header["file"])
-    first = re.search(r"(?m)^\s*[×✖] (.+?)[.:]?$", text)
+    first = re.search(r"(?m)^[ \t]*[×✖] (.+?)[.:]?$", text)
     red = bool(count)
     return Reading(
         colour="red" if red else None if re.search(r"(?m)^check ━", text) else "green",
@@ -283,12 +285,12 @@ def prettier(text: str) -> Reading | None:
 
 
 def playwright(text: str) -> Reading | None:
-    passed = number(r"(?m)^\s*(\d+) passed\b", text)
-    failed = number(r"(?m)^\s*(\d+) failed$", text)
+    passed = number(r"(?m)^[ \t]*(\d+) passed\b", text)
+    failed = number(r"(?m)^[ \t]*(\d+) failed$", text)
     if not re.search(r"(?m)^Running \d+ tests? using \d+ workers?", text) and not (failed and " › " in text):
         return None
-    skipped = number(r"(?m)^\s*(\d+) skipped$", text)
-    heads = list(re.finditer(r"(?m)^\s*\d+\) (?:\[[^\]]+\] › )?(\S+?):\d+:\d+ › (.+?)(?: ─+)?$", text))
+    skipped = number(r"(?m)^[ \t]*(\d+) skipped$", text)
+    heads = list(re.finditer(r"(?m)^[ \t]*\d+\) (?:\[[^\]]+\] › )?(\S+?):\d+:\d+ › (.+?)(?: ─+)?$", text))
     error = ""
     if heads:
         rest = [line.strip() for line in text[heads[0].end() :].split("\n") if line.strip()]

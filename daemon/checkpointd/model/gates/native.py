@@ -54,7 +54,7 @@ def cargo_test(text: str) -> Reading | None:
 
 
 def nextest(text: str) -> Reading | None:
-    summary = re.search(r"(?m)^\s*Summary \[.*?\] +(?:\d+/)?\d+ tests? run: (.+)$", text)
+    summary = re.search(r"(?m)^[ \t]*Summary \[.*?\] +(?:\d+/)?\d+ tests? run: (.+)$", text)
     if summary is None:
         problems = _rust_problems(text)
         if not problems or "nextest" not in text.lower():
@@ -64,7 +64,7 @@ def nextest(text: str) -> Reading | None:
         word: int(amount)
         for amount, word in re.findall(r"(\d+) (passed|failed|skipped|timed out|exec failed)", summary[1])
     }
-    names = re.findall(r"(?m)^\s*(?:FAIL|TIMEOUT|SIGABRT|SIGSEGV) \[.*?\] (?:\([ \d/]+\) )?\S+ (\S.*)$", text)
+    names = re.findall(r"(?m)^[ \t]*(?:FAIL|TIMEOUT|SIGABRT|SIGSEGV) \[.*?\] (?:\([ \d/]+\) )?\S+ (\S.*)$", text)
     failed = counts.get("failed", 0) + counts.get("timed out", 0)
     return Reading(
         colour=verdict(failed > 0, counts.get("passed", 0) > 0),
@@ -79,7 +79,7 @@ def nextest(text: str) -> Reading | None:
 def cargo_build(text: str) -> Reading | None:
     """cargo check, build and clippy: errors count, warnings do not."""
     problems = _rust_problems(text)
-    finished = re.search(r"(?m)^\s+Finished ", text)
+    finished = re.search(r"(?m)^[ \t]+Finished ", text)
     if not problems and not finished and "could not compile" not in text:
         return None
     red = bool(problems) or "could not compile" in text
@@ -97,7 +97,7 @@ _GO_TEST = re.compile(r"(?m)^--- (PASS|FAIL|SKIP): (\S+)")
 _GO_PACKAGE = re.compile(r"(?m)^(ok  |FAIL|\?   |---)\t(\S+)(?:\t(.*)| (\[.*\]))?$")
 _GO_MESSAGE = re.compile(
     r"(?m)^(?:vet: )?(?:\./)?(?P<file>[\w./-]+\.go):\d+:\d+: (?P<compile>.+)$"
-    r"|^\s+[\w./-]+_test\.go:\d+: ?(?P<test>.*)$|^(?P<panic>panic: .+?)(?: \[recovered\])?$"
+    r"|^[ \t]+[\w./-]+_test\.go:\d+: ?(?P<test>.*)$|^(?P<panic>panic: .+?)(?: \[recovered\])?$"
 )
 
 
@@ -233,11 +233,11 @@ def ctest(text: str) -> Reading | None:
     summary = re.search(r"(?m)^(\d+)% tests passed(?:, | \()(\d+) tests? failed out of (\d+)", text)
     if re.search(r"No tests were found!!!", text):
         return Reading(colour="unknown", passed=0, failed=0)
-    rows = re.findall(r"(?m)^\s*\d+/\d+ +Test +#\d+: (\S+) \.*(?: +Passed|\s*\*\*\*\S+)", text)
+    rows = re.findall(r"(?m)^[ \t]*\d+/\d+ +Test +#\d+: (\S+) \.*(?: +Passed|\s*\*\*\*\S+)", text)
     if summary is None and not rows:
         return None
     names = re.findall(
-        r"(?m)^\s+\d+ - (.+?) \((?:Failed|Timeout|SEGFAULT|Not Run|Subprocess aborted|[A-Za-z ]+)\)", text
+        r"(?m)^[ \t]+\d+ - (.+?) \((?:Failed|Timeout|SEGFAULT|Not Run|Subprocess aborted|[A-Za-z ]+)\)", text
     )
     failed = int(summary[2]) if summary else None
     total = int(summary[3]) if summary else None
@@ -251,7 +251,7 @@ def ctest(text: str) -> Reading | None:
 
 
 def _ctest_error(text: str, names: list[str]) -> str:
-    failure = re.search(r"(?m)^\s*\d+/\d+ +Test.*\*\*\*.*\n", text)
+    failure = re.search(r"(?m)^[ \t]*\d+/\d+ +Test.*\*\*\*.*\n", text)
     if failure:
         for line in text[failure.end() :].split("\n"):
             stripped = line.strip()
@@ -259,7 +259,7 @@ def _ctest_error(text: str, names: list[str]) -> str:
                 break
             if stripped:
                 return stripped
-    kind = re.search(r"(?m)^\s+\d+ - (.+? \(.+?\))", text)
+    kind = re.search(r"(?m)^[ \t]+\d+ - (.+? \(.+?\))", text)
     return kind[1] if kind else names[0] if names else ""
 
 

@@ -182,7 +182,7 @@ def mypy(text: str) -> Reading | None:
     )
 
 
-_PYRIGHT = re.compile(r"(?m)^\s*(?P<file>\S.*?\.pyi?):\d+:\d+ - error: (?P<message>.+)$")
+_PYRIGHT = re.compile(r"(?m)^[ \t]*(?P<file>\S.*?\.pyi?):\d+:\d+ - error: (?P<message>.+)$")
 
 
 _PYRIGHT_JSON = re.compile(r'"file": "([^"]+)",\s*"severity": "error",\s*"message": "((?:[^"\\]|\\.)*)')
@@ -223,8 +223,9 @@ def ruff(text: str) -> Reading | None:
         red = bool(names) or "would be reformatted" in text
         error = problems[0][1].removeprefix("unformatted: ") if problems else "File would be reformatted" if red else ""
         return Reading(colour="red" if red else "green", failing=names, error=error)
-    count = number(r"(?m)^Found (\d+) errors?", text)
-    if re.search(r"(?m)^All checks passed!", text):
+    remaining = number(r"(?m)^Found \d+ errors? \(\d+ fixed, (\d+) remaining\)", text)
+    count = number(r"(?m)^Found (\d+) errors?", text) if remaining is None else remaining
+    if re.search(r"(?m)^All checks passed!", text) or remaining == 0:
         return Reading(colour="green", errors=0)
     fatal = re.search(r"(?m)^(?:ruff failed|error: (.+))$", text)
     if not problems and count is None:

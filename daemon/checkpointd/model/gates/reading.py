@@ -11,6 +11,8 @@ Colour = Literal["red", "green", "unknown"]
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CLAUDE_EXIT = re.compile(r"\A\s*(?:Error: )?Exit code \d+[ \t]*\n?")
 _SILENT = "(Bash completed with no output)"
+_LONGEST_LINE = 2000
+_EMPTY_LINES = re.compile(r"\n{4,}")
 _BUILDKIT = re.compile(r"(?m)^#\d+ [\d.]+ ")
 
 
@@ -36,7 +38,9 @@ def plain(output: str) -> str:
     text = _CLAUDE_EXIT.sub("", text)
     if text.strip() == _SILENT:
         return ""
-    return _BUILDKIT.sub("", text)
+    # Bounded lines and no long runs of empty ones: the readers' patterns stay linear on any output.
+    lines = "\n".join(line[:_LONGEST_LINE].rstrip() for line in _BUILDKIT.sub("", text).split("\n"))
+    return _EMPTY_LINES.sub("\n\n\n", lines)
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:

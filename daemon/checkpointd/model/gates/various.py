@@ -93,18 +93,20 @@ def gradle(text: str) -> Reading | None:
 # --- .NET
 
 _DOTNET_TOTAL = re.compile(r"(?:Passed|Failed|Skipped)!\s+- Failed:\s+(\d+), Passed:\s+(\d+), Skipped:\s+(\d+)")
-_DOTNET_COMPILE = re.compile(r"(?m)^\s*(?P<file>[^\s(][^(\n]*)\(\d+,\d+\): error (?P<message>\w+\d+: .+?)(?: \[.*\])?$")
+_DOTNET_COMPILE = re.compile(
+    r"(?m)^[ \t]*(?P<file>[^\s(][^(\n]*)\(\d+,\d+\): error (?P<message>\w+\d+: .+?)(?: \[.*\])?$"
+)
 
 
 def dotnet(text: str) -> Reading | None:
     totals = [tuple(map(int, found)) for found in _DOTNET_TOTAL.findall(text)]
     compile_errors = list(dict.fromkeys((m["file"], m["message"]) for m in _DOTNET_COMPILE.finditer(text)))
-    ended = re.search(r"(?m)^\s*Build (succeeded|FAILED)", text)
-    items = list(re.finditer(r"(?m)^\s+Failed (\S[^\n\[]*?) \[[^\]]*\]$", text))
+    ended = re.search(r"(?m)^[ \t]*Build (succeeded|FAILED)", text)
+    items = list(re.finditer(r"(?m)^[ \t]+Failed (\S[^\n\[]*?) \[[^\]]*\]$", text))
     if not totals and not compile_errors and not ended and not items:
         return None
     failed, passed, skipped = (sum(column) for column in zip(*totals, strict=True)) if totals else (None, None, None)
-    message = re.search(r"(?m)^\s+Error Message:\n\s*(.+)$", text)
+    message = re.search(r"(?m)^[ \t]+Error Message:\n\s*(.+)$", text)
     red = bool(failed or compile_errors or items) or (ended is not None and ended[1] == "FAILED")
     return Reading(
         colour=verdict(red, bool(passed) or (ended is not None and not totals)),
@@ -127,7 +129,7 @@ def rspec(text: str) -> Reading | None:
     names = re.findall(r"(?m)^rspec \S+ # (.+)$", text)
     if summary is None and not names:
         return None
-    block = re.search(r"(?m)^\s+Failure/Error:.*\n((?:\s{5,}.+\n)*?)\s*\n?((?:\s{6,}\S.*\n)+)", text)
+    block = re.search(r"(?m)^[ \t]+Failure/Error:.*\n((?:\s{5,}.+\n)*?)\s*\n?((?:\s{6,}\S.*\n)+)", text)
     error = " ".join(block[2].split()) if block else ""
     outside = re.search(
         r"(?m)^An error occurred while loading (\S+?)\.?\n(?:Failure/Error:.*\n)?(?:\s*\n)?(.+(?:\n\s{2}.+)?)", text
@@ -155,7 +157,8 @@ def minitest(text: str) -> Reading | None:
     )
     items = list(
         re.finditer(
-            r"(?m)^\s*(?:\d+\) )?(?:Failure|Error):\n\s*(\S+#[^\s\[:]+)(?: \[[^\]]*\])?:?\n((?:.*\S.*\n?){1,3})", text
+            r"(?m)^[ \t]*(?:\d+\) )?(?:Failure|Error):\n\s*(\S+#[^\s\[:]+)(?: \[[^\]]*\])?:?\n((?:.*\S.*\n?){1,3})",
+            text,
         )
     )
     if summary is None and not items:
@@ -184,7 +187,7 @@ def phpunit(text: str) -> Reading | None:
     if re.search(r"(?m)^No tests executed!", text):
         return Reading(colour="unknown", passed=0, failed=0, errors=0, skipped=0)
     items = list(re.finditer(r"(?m)^\d+\) (\S+::\S.*)$", text))
-    titles = list(re.finditer(r"(?m)^\s*✘ (.+?)(?: \[[\d.]+ ?m?s\])?$", text))
+    titles = list(re.finditer(r"(?m)^[ \t]*✘ (.+?)(?: \[[\d.]+ ?m?s\])?$", text))
     if not (fine or totals or items or titles):
         return None
     if fine:
@@ -196,7 +199,7 @@ def phpunit(text: str) -> Reading | None:
     if items:
         error = _after(text, items[0].end())
     else:
-        found = re.search(r"(?m)^\s*│ +(\S.*)$", text)
+        found = re.search(r"(?m)^[ \t]*│ +(\S.*)$", text)
         error = found[1] if found else ""
     return Reading(
         colour=verdict(bool(failed or errors or items or titles), bool(total)),
@@ -217,7 +220,7 @@ def bats(text: str) -> Reading | None:
     summary = re.search(r"(?m)^(\d+) tests?, (\d+) failures?(?:, (\d+) skipped)?", text)
     if not rows and summary is None:
         return None
-    quoted = re.search(r"(?m)^\s*#?\s+(`.+' failed.*)$", text)
+    quoted = re.search(r"(?m)^[ \t]*#?\s+(`.+' failed.*)$", text)
     if rows:
         failed = [m[3] for m in rows if m[1] == "not ok" and (m[4] or "").lower() != "todo"]
         skipped = sum((m[4] or "").lower() == "skip" for m in rows)
@@ -231,7 +234,7 @@ def bats(text: str) -> Reading | None:
         )
     assert summary is not None  # noqa: S101  (one of the two was found)
     total, bad, skips = int(summary[1]), int(summary[2]), int(summary[3] or 0)
-    names = re.findall(r"(?m)^\s*✗ (.+?)(?: \[\d+\])?$", text)
+    names = re.findall(r"(?m)^[ \t]*✗ (.+?)(?: \[\d+\])?$", text)
     return Reading(
         colour=verdict(bad > 0, total > 0),
         passed=total - bad - skips,
