@@ -51,8 +51,8 @@ _OTHERS: dict[str, Reader] = {
 # The order in which a runner's output is searched for the tool that did the work.
 _DETECTED = (
     "vitest", "jest", "mocha", "pytest", "unittest", "nextest", "cargo-test", "go-test", "rspec", "minitest", "phpunit",
-    "maven", "gradle", "tsc", "dotnet-test", "ctest", "prove", "node-test", "mypy", "pyright", "ruff", "eslint", "biome",
-    "golangci-lint", "flake8", "bats",
+    "maven", "gradle", "tsc", "dotnet-test", "ctest", "prove", "node-test", "mypy", "pyright", "ruff", "eslint",
+    "biome", "golangci-lint", "flake8", "bats",
 )  # fmt: skip
 _PRINTED = re.compile(
     r"(?im)^\W*(?:[a-z_]{0,12}[ _-]?)?(?:exit(?:[ _-]?(?:code|status))?|rc|ret|status|code)\W{0,3}(\d{1,3})\W*$"
