@@ -149,7 +149,8 @@ def test_a_name_that_is_not_utf8_is_judged() -> None:
 PIECES = st.one_of(
     st.sampled_from([secret for secret, _ in SECRETS]),
     st.sampled_from(
-        ["password=", 'token: "', "secret", "://u:", "@", "Bearer ", '"', "'", "\n", " ", "=", ":", "\\", "&", "a1b2c3d4e5",
+        ["password=", 'token: "', "secret", "://u:", "@", "Bearer ", '"', "'", "\n", " ", "=", ":", "\\", "&",
+         "a1b2c3d4e5",
          "[redacted:x]", "key", "-----BEGIN PRIVATE KEY-----", "curl -u a:", "<password>", "</", "eyJ", "."]
     ),
     st.text(max_size=6),
