@@ -151,6 +151,10 @@ def home(path: str, folder: str | None) -> str:
 # Checkpoints
 
 
+_EVIDENCE = ("repeated-failure", "request-changes", "pre-destructive", "pre-compact", "head-moved", "pre-restore")
+"""Triggers whose reason says more than the title."""
+
+
 def rows(found: Sequence[methods.Row], now: float, width: int | None, *, projects: bool) -> list[str]:
     """One line each: name, age, trigger, files, what it is about."""
     cells = [
@@ -170,8 +174,9 @@ def rows(found: Sequence[methods.Row], now: float, width: int | None, *, project
 def _about(row: methods.Row) -> str:
     marks = [mark for mark, there in (("pinned", row["pinned"]),) if there]
     marks += [status.lower() for status in row["status"] if status not in ("ACTIVE", "SUPERSEDED")]
+    marks += [f"also {trigger}" for trigger in row["also"] if trigger not in ("turn", "scheduled")]
     marks += [f"{gate['gate']} red" for gate in row["tests"] if gate["colour"] == "red"]
-    text = row["title"] or row["reason"]
+    text = row["reason"] if row["trigger"] in _EVIDENCE else row["title"] or row["reason"]
     return one_line(f"[{', '.join(marks)}] {text}" if marks else text)
 
 

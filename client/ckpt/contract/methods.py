@@ -171,6 +171,7 @@ class Row(TypedDict):
     title: str
     created_at: str
     trigger: str
+    also: list[str]
     reason: str
     status: list[str]
     pinned: bool

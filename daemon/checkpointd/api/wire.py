@@ -37,6 +37,7 @@ def row(value: answers.Checkpoint) -> methods.Row:
         title=made.title,
         created_at=made.created_at.isoformat(timespec="milliseconds"),
         trigger=made.trigger,
+        also=list(made.also),
         reason=made.reason,
         status=list(value.statuses),
         pinned=value.pinned,
