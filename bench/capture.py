@@ -17,7 +17,13 @@ from checkpointd.model.capture import Captured
 from checkpointd.model.checkpoint import Cause
 from checkpointd.vault.store import TreeRef
 
-_DOCUMENTS = {b"record.yaml": 3000, b"checkpoint.md": 6000, b"summary.yaml": 3000, b"coverage.json": 1000, b"modes.json": 1000}
+_DOCUMENTS = {
+    b"record.yaml": 3000,
+    b"checkpoint.md": 6000,
+    b"summary.yaml": 3000,
+    b"coverage.json": 1000,
+    b"modes.json": 1000,
+}
 
 
 class Samples:

@@ -102,9 +102,7 @@ class Site:
             project_id=project.id, worktree_id=row.id, root=top, vault=project.vault, limits=CaptureConfig(),
             clock=engine.clock, pool=engine.pool, lock=project.lock, listener=Deaf(),
         )  # fmt: skip
-        capture = WorkTree(
-            project.vault, top, row.id, limits=CaptureConfig(), clock=engine.clock, cancel=lambda: False
-        )
+        capture = WorkTree(project.vault, top, row.id, limits=CaptureConfig(), clock=engine.clock, cancel=lambda: False)
         return cls(engine, project, tree, capture)
 
 

@@ -71,7 +71,7 @@ class Report:
         """One line of what was measured."""
         print(f"  {text}", flush=True)
 
-    def number(self, what: str, measured: str, bound: str = "", met: bool | None = None) -> None:  # noqa: FBT001
+    def number(self, what: str, measured: str, bound: str = "", met: bool | None = None) -> None:
         """A number that was promised. One that is missed is named and breaks nothing: machines differ."""
         self._numbers.append(Number(what, measured, bound, met))
 
