@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointd.vault import index
-from checkpointd.vault.index import EMPTY, Entry, entry_of, pack_entry
+from checkpointd.vault.index import EMPTY, Entry, head_of, pack_entry, unpack_entry
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 names = st.lists(
@@ -60,7 +60,7 @@ def test_git_reads_it_and_compares_files_with_it(tmp_path):
         path = os.path.join(os.fsencode(work), name)
         Path(os.fsdecode(path)).write_bytes(b"x")
         info = os.lstat(path)
-        heads[name] = pack_entry(entry_of(bytes(20)[:-1] + b"\1", 0o100644, info, read_ns=info.st_ctime_ns + 2 * 10**9))
+        heads[name] = head_of(bytes(20)[:-1] + b"\1", 0o100644, info, read_ns=info.st_ctime_ns + 2 * 10**9)
     index.write(tmp_path / "index", EMPTY, heads, TREE)
     listed = raw_git(tmp_path / "index", work, "ls-files", "-z").split(b"\0")[:-1]
     assert listed == sorted(heads)
@@ -74,8 +74,8 @@ def test_a_file_changed_in_the_second_in_which_it_was_read_is_not_trusted(tmp_pa
     (tmp_path / "f").write_text("x")
     info = (tmp_path / "f").stat()
     second = info.st_ctime_ns // 10**9 * 10**9
-    assert not entry_of(bytes(20), 0o100644, info, read_ns=second + 999_999_999).matches(info)
-    assert entry_of(bytes(20), 0o100644, info, read_ns=second + 1_000_000_000).matches(info)
+    assert not unpack_entry(head_of(bytes(20), 0o100644, info, read_ns=second + 999_999_999)).matches(info)
+    assert unpack_entry(head_of(bytes(20), 0o100644, info, read_ns=second + 1_000_000_000)).matches(info)
 
 
 def test_what_is_not_whole_is_no_index(tmp_path):

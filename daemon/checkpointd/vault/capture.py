@@ -15,7 +15,7 @@ from checkpointd.config import CaptureConfig
 from checkpointd.model.capture import Captured, PathChange
 from checkpointd.vault import repository
 from checkpointd.vault import state as states
-from checkpointd.vault.editing import TreeEditor, TreeWriter
+from checkpointd.vault.editing import Lookup, TreeEditor, TreeWriter
 from checkpointd.vault.errors import CaptureCancelled, CaptureFailed, CaptureRefused
 from checkpointd.vault.first import take_whole
 from checkpointd.vault.layout import INCOMING
@@ -70,7 +70,7 @@ class WorkTree:
         self._top = root
         self._folder = vault.path.parent / "worktrees" / worktree_id
         self._limits = Limits(limits)
-        self._budget = ReadBudget(limits.max_read_per_day, clock)
+        self._budget = ReadBudget(limits.max_read_per_day)
         self._clock = clock
         self._cancel = cancel
         self._home = home or home_of(os.environ)
@@ -170,6 +170,7 @@ class WorkTree:
 
     @contextlib.contextmanager
     def _pass(self, state: State, root: Root, *, force: Collection[bytes] = ()) -> Iterator[Pass]:
+        self._budget.begin(self._clock.now())
         work = Pass(
             state,
             root,
@@ -205,7 +206,7 @@ class WorkTree:
         state.tree, state.ledger = tree, work.ledger
         state.zones |= work.new_zones
         state.fresh |= work.fresh
-        state.note_ignore_files(work.edits)
+        state.note_ignore_files(work.fresh)
         self._known = state
         self.reread = work.reread | work.turned
 
@@ -253,7 +254,7 @@ class WorkTree:
             if pack is not None:
                 self._vault.adopt_rolling(pack)
             self._vault.write_rolling(work.builder)
-            folders = _folders_of(work.edits)
+            folders = _folders_of(path for path, head in work.fresh.items() if head is not None)
             work.settle(folders.__contains__)
             self._take_over(state, work, tree)
         state.write_indexes()
@@ -275,7 +276,7 @@ class WorkTree:
         self._check_there(root)
         if tree != state.tree:
             self._vault.write_rolling(work.builder)
-        work.settle(lambda folder: (leaf := self._editor.find(tree, folder)) is not None and leaf.is_tree)
+        work.settle(Lookup(self._editor, tree).has_folder)
         self._take_over(state, work, tree)
         return changes
 
@@ -361,10 +362,8 @@ class WorkTree:
 
 def _whole_tree(work: Pass) -> bytes:
     writer = TreeWriter(work.builder.add)
-    for path in sorted(work.edits):
-        leaf = work.edits[path]
-        if leaf is not None:
-            writer.add(path, leaf.mode, leaf.oid)
+    for path, leaf in work.captured():
+        writer.add(path, leaf.mode, leaf.oid)
     return writer.finish()
 
 

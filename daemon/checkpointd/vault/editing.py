@@ -178,6 +178,35 @@ class TreeEditor:
         return oid
 
 
+class Lookup:
+    """What one tree holds, each folder on the way looked at once."""
+
+    def __init__(self, editor: TreeEditor, root: bytes) -> None:
+        self._editor = editor
+        self._found: dict[bytes, Leaf | None] = {b"": Leaf(MODE_TREE, root)}
+
+    def find(self, path: bytes) -> Leaf | None:
+        """What is at `path`."""
+        if path in self._found:
+            return self._found[path]
+        names = []
+        above = path
+        while above not in self._found:  # a loop: a project may nest deeper than Python recurses
+            above, _, name = above.rpartition(b"/")
+            names.append(name)
+        leaf = self._found[above]
+        for name in reversed(names):
+            above = above + b"/" + name if above else name
+            leaf = self._editor.node(leaf.oid).find(name) if leaf is not None and leaf.is_tree else None
+            self._found[above] = leaf
+        return leaf
+
+    def has_folder(self, path: bytes) -> bool:
+        """Whether it has a folder at `path`."""
+        leaf = self.find(path)
+        return leaf is not None and leaf.is_tree
+
+
 def _depth(folder: bytes) -> int:
     return folder.count(b"/") + 1 if folder else 0
 

@@ -21,6 +21,7 @@ _TREE_SIGNATURE = b"CKPT"  # an extension git does not know and, by its capital 
 _EXTENSION = struct.Struct(">4sI")
 _LONG = 0xFFF
 _U32 = 0xFFFFFFFF
+_SECOND = 1_000_000_000
 
 
 Head = bytes
@@ -51,22 +52,24 @@ class Entry(NamedTuple):
         )
 
 
-def entry_of(oid: bytes, mode: int, info: os.stat_result, *, read_ns: int) -> Entry:
-    """The entry of a file that was read at `read_ns`.
+def head_of(oid: bytes, mode: int, info: os.stat_result, *, read_ns: int) -> Head:
+    """The entry of a file that was read at `read_ns`, packed.
 
     git may have been built to compare whole seconds only. A file that was changed in the second in which it was read
     could change once more unseen, so its time is left out and the next scan reads it again.
     """
-    settled = max(info.st_mtime_ns, info.st_ctime_ns) // 1_000_000_000 < read_ns // 1_000_000_000
-    return Entry(
-        oid, mode, info.st_size & _U32, info.st_mtime_ns if settled else 0, info.st_ctime_ns, info.st_ino & _U32,
-        info.st_dev & _U32, info.st_uid & _U32, info.st_gid & _U32,
+    changed, written = info.st_ctime_ns, info.st_mtime_ns
+    if max(changed, written) // _SECOND >= read_ns // _SECOND:
+        written = 0
+    return _ENTRY.pack(
+        changed // _SECOND & _U32, changed % _SECOND, written // _SECOND & _U32, written % _SECOND, info.st_dev & _U32,
+        info.st_ino & _U32, mode, info.st_uid & _U32, info.st_gid & _U32, info.st_size & _U32, oid, 0,
     )  # fmt: skip
 
 
 def pack_entry(entry: Entry) -> Head:
     """The entry packed; the length of its path is filled in when it is written."""
-    mtime, ctime = divmod(entry.mtime_ns, 1_000_000_000), divmod(entry.ctime_ns, 1_000_000_000)
+    mtime, ctime = divmod(entry.mtime_ns, _SECOND), divmod(entry.ctime_ns, _SECOND)
     return _ENTRY.pack(
         ctime[0] & _U32, ctime[1], mtime[0] & _U32, mtime[1], entry.device, entry.inode, entry.mode, entry.uid,
         entry.gid, entry.size, entry.oid, 0,
@@ -76,7 +79,7 @@ def pack_entry(entry: Entry) -> Head:
 def unpack_entry(head: "Head | mmap.mmap", at: int = 0) -> Entry:
     """The entry that was packed."""
     c, cn, m, mn, device, inode, mode, uid, gid, size, oid, _ = _ENTRY.unpack_from(head, at)
-    return Entry(oid, mode, size, m * 1_000_000_000 + mn, c * 1_000_000_000 + cn, inode, device, uid, gid)
+    return Entry(oid, mode, size, m * _SECOND + mn, c * _SECOND + cn, inode, device, uid, gid)
 
 
 def _record(path: bytes, head: Head) -> bytes:

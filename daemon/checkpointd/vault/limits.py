@@ -3,8 +3,8 @@
 import functools
 import re
 from collections.abc import Sequence
+from datetime import date, datetime
 
-from checkpointd.clock import Clock
 from checkpointd.config import CaptureConfig
 from checkpointd.text.redaction import secret_name
 
@@ -94,19 +94,21 @@ class ReadBudget:
 
     SMALL = 1 << 20
 
-    def __init__(self, limit: int, clock: Clock) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._clock = clock
-        self._day = clock.now().date()
+        self._day: date | None = None
         self._read = 0
+
+    def begin(self, now: datetime) -> None:
+        """Starts anew when another day has begun."""
+        if now.date() != self._day:
+            self._day, self._read = now.date(), 0
 
     def add(self, size: int) -> None:
         """Notes bytes that were read."""
-        today = self._clock.now().date()
-        if today != self._day:
-            self._day, self._read = today, 0
         self._read += size
 
+    @property
     def exhausted(self) -> bool:
         """Whether today's bytes are used up."""
-        return self._read >= self._limit and self._clock.now().date() == self._day
+        return self._read >= self._limit

@@ -121,9 +121,14 @@ def _hfs_spelling(word: str) -> re.Pattern[bytes]:
 _HFS_DOTGIT, _HFS_DOTGITMODULES = _hfs_spelling(".git"), _hfs_spelling(".gitmodules")
 
 
+_DANGEROUS_STARTS = frozenset((b".", b"g", b"G", b"~", *(bytes((chr(code).encode()[0],)) for code in _HFS_IGNORED)))
+
+
 def forbidden_name(name: bytes, mode: int = MODE_FILE) -> bool:
     """Whether git refuses this name in a tree: `.`, `..`, and every spelling of `.git` (and, for a symlink, of
     `.gitmodules`) that Windows or macOS would take for it."""
+    if name[:1] not in _DANGEROUS_STARTS and b"\\" not in name:
+        return False  # nearly every name, and every name of every capture comes by here
     if name in (b".", b".."):
         return True
     symlink = stat.S_ISLNK(mode)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from checkpointd.model.capture import ChangeKind, PathChange, SkipReason
 from checkpointd.vault import repository
-from checkpointd.vault.editing import Leaf, TreeEditor
+from checkpointd.vault.editing import Leaf, Lookup, TreeEditor
 from checkpointd.vault.errors import CaptureCancelled
-from checkpointd.vault.index import Entry, Head, entry_of, pack_entry, unpack_entry
+from checkpointd.vault.ignoring import surely_kept
+from checkpointd.vault.index import Entry, Head, head_of, pack_entry, unpack_entry
 from checkpointd.vault.limits import Limits, ReadBudget
 from checkpointd.vault.objects import MODE_SYMLINK, forbidden_name
 from checkpointd.vault.packs import PackBuilder
@@ -20,6 +21,7 @@ from checkpointd.vault.zones import Zone, above, below
 
 MODE_GITLINK = 0o160000
 _NO_LIMIT = 1 << 62
+_WORTH_ASKING = 100  # new files; more are asked about faster than their rules are read
 _SETTLED = ("ignored", "default-folder", "config", "secret")  # only other rules or another index make a difference
 
 
@@ -42,7 +44,7 @@ class Pass:
         force: Collection[bytes] = (),
         reconsider: bool = False,
     ) -> None:
-        self.edits: dict[bytes, Leaf | None] = {}
+        self.edits: dict[bytes, Leaf | None] = {}  # against the last capture; of a first one `fresh` says it all
         self.fresh: dict[bytes, Head | None] = {}
         self.ledger = state.ledger.copy()
         self.reread: set[bytes] = set()
@@ -55,6 +57,7 @@ class Pass:
         self._root = root
         self._base = base
         self._editor = editor
+        self._before = Lookup(editor, state.tree) if state.tree else None
         self._limits = limits
         self._new_zone = new_zone
         self._cancel = cancel
@@ -107,7 +110,7 @@ class Pass:
 
     def leaf(self, path: bytes) -> Leaf | None:
         """What the last capture's tree holds."""
-        return self._editor.find(self._state.tree, path) if self._state.tree else None
+        return self._before.find(path) if self._before is not None else None
 
     def _kept(self, path: bytes, folder: bool) -> bool:
         if path in (self._tracked_folders if folder else self.tracked):
@@ -162,6 +165,14 @@ class Pass:
         except PermissionError:
             return False
         return place.path == path and place.info is not None and stat.S_ISDIR(place.info.st_mode)
+
+    def captured(self) -> Iterator[tuple[bytes, Leaf]]:
+        """What was read, sorted by path."""
+        for path in sorted(self.fresh):
+            head = self.fresh[path]
+            if head is not None:
+                entry = unpack_entry(head)
+                yield path, Leaf(entry.mode, entry.oid)
 
     def changes(self) -> tuple[PathChange, ...]:
         """What differs from the last capture, sorted."""
@@ -263,9 +274,29 @@ class Pass:
             by_zone.setdefault(self.zone_of(path).prefix, []).append(path)
         for prefix, found in by_zone.items():
             zone = self.new_zones.get(prefix) or self._state.zones[prefix]
-            ignored = {above(zone, path) for path in zone.ignored([below(zone, path) for path in found])}
+            asked = [below(zone, path) for path in self._unclear(zone, found)]
+            ignored = {above(zone, path) for path in zone.ignored(asked)}
             self._choose(zone, {path: self._objection(path, ignored=path in ignored) for path in found})
             self._trim(zone, found)
+
+    def _unclear(self, zone: Zone, paths: list[bytes]) -> list[bytes]:
+        """Those of the paths that git has to be asked about. A child costs more than all the rest of a capture."""
+        if len(paths) > _WORTH_ASKING:
+            return paths
+        return [path for path in paths if not self._surely_kept(zone, path)]
+
+    def _surely_kept(self, zone: Zone, path: bytes) -> bool:
+        rules = list(zone.everywhere)
+        folder = path.rpartition(b"/")[0]
+        while len(folder) >= len(zone.prefix):
+            found = self._root.rules(folder)
+            if found is None:
+                return False
+            rules.append(found)
+            if folder == zone.prefix:
+                break
+            folder = folder.rpartition(b"/")[0]
+        return surely_kept(below(zone, path), rules)
 
     def _trim(self, zone: Zone, paths: list[bytes]) -> None:
         """Leaves out new files of untracked folders that hold enough."""
@@ -512,7 +543,7 @@ class Pass:
                 raise NotTaken("over-budget", f"the work tree has more than {config.max_tree_files} files")
             if self.ledger.size >= config.max_tree_bytes:
                 raise NotTaken("over-budget", f"the work tree has more than {config.max_tree_bytes} bytes")
-        if self._budget.exhausted():
+        if self._budget.exhausted:
             info = self._root.look(path).info
             if info is not None and info.st_size > ReadBudget.SMALL:
                 raise NotTaken("over-budget", f"{config.max_read_per_day} bytes were read today")
@@ -524,12 +555,12 @@ class Pass:
             return
         self._budget.add(taken.size)
         new = Leaf(taken.mode, taken.oid)
-        if leaf != new:
+        if leaf != new and self._state.tree:
             self.edits[path] = new
         self.ledger.captured += entry is None
         self.ledger.size += taken.size - (entry.size if entry is not None else 0)
         read_ns = taken.started_ns if taken.proved else 0
-        self.fresh[path] = pack_entry(entry_of(taken.oid, taken.mode, taken.info, read_ns=read_ns))
+        self.fresh[path] = head_of(taken.oid, taken.mode, taken.info, read_ns=read_ns)
         if taken.torn:
             self.ledger.skip(path, "torn")
         else:
@@ -559,7 +590,7 @@ class Pass:
         for path in self._visited - seen:
             seen.add(path)
             self._settle_folder(path, captured)
-        for path in self.edits:
+        for path in self.edits or self.fresh:
             folder = path.rpartition(b"/")[0]
             while folder and folder not in seen:
                 seen.add(folder)

@@ -150,6 +150,20 @@ class Root:
         finally:
             os.close(descriptor)
 
+    def rules(self, folder: bytes) -> bytes | None:
+        """The ignore rules in a folder, as git would read them; None where they are not to be read here."""
+        try:
+            descriptor = os.open(b".gitignore", _FILE, dir_fd=self.folder(folder))
+        except OSError as error:
+            return b"" if error.errno in _NOT_THERE else None
+        try:
+            info = os.fstat(descriptor)
+            return os.read(descriptor, _SMALL) if stat.S_ISREG(info.st_mode) and info.st_size < _SMALL else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
     def take(self, path: bytes, builder: PackBuilder, known: Known, limit: int) -> Taken:
         """Reads the file or symlink at `path` into `builder`, unless `known` says that its content is stored already.
 
@@ -185,12 +199,14 @@ def _cuts(path: bytes) -> Iterator[int]:
         end = path.find(b"/", end + 1)
 
 
-def signature(info: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file's bytes, mode or identity change."""
+def _unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    # Whatever changes a file or its mode changes its ctime, which nobody can set.
     return (
-        info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_dev, info.st_mode, info.st_uid,
-        info.st_gid,
-    )  # fmt: skip
+        before.st_ctime_ns == after.st_ctime_ns
+        and before.st_mtime_ns == after.st_mtime_ns
+        and before.st_size == after.st_size
+        and before.st_ino == after.st_ino
+    )
 
 
 def _take_link(folder: int, name: bytes, builder: PackBuilder, known: Known) -> Taken:
@@ -202,7 +218,7 @@ def _take_link(folder: int, name: bytes, builder: PackBuilder, known: Known) -> 
     if not known(oid):
         builder.add(BLOB, target)
     after = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return Taken(oid, MODE_SYMLINK, before, len(target), started, proved=signature(before) == signature(after))
+    return Taken(oid, MODE_SYMLINK, before, len(target), started, proved=_unchanged(before, after))
 
 
 def _take_file(folder: int, name: bytes, builder: PackBuilder, known: Known, limit: int) -> Taken:
@@ -225,7 +241,7 @@ def _take_file(folder: int, name: bytes, builder: PackBuilder, known: Known, lim
             continue
         oid, size = read
         mode = MODE_EXECUTABLE if after.st_mode & 0o100 else MODE_FILE
-        if size == after.st_size and signature(before) == signature(after):
+        if size == after.st_size and _unchanged(before, after):
             return Taken(oid, mode, after, size, started, proved=abs(started - after.st_ctime_ns) >= _TICK_NS)
         if attempt == _TRIES:
             return Taken(oid, mode, after, size, started, proved=False, torn=True)

@@ -69,7 +69,7 @@ def digest_of(tracked: Iterable[Tracked]) -> bytes:
     """What changes when other paths are tracked, or a sparse checkout's cone moves."""
     digest = sha1()
     for entry in tracked:
-        digest.update(b"%s\0%d\0" % (entry.path, entry.absent))
+        digest.update(entry.digest)
     return digest.digest()
 
 

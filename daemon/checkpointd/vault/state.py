@@ -23,14 +23,14 @@ class State:
         self.fresh: dict[bytes, Head | None] = {}  # read since the zones' indexes were written; None: not there
         self.ignore_files: dict[bytes, bytes] = {}  # captured .gitignore files and their ids
 
-    def note_ignore_files(self, edits: Mapping[bytes, Leaf | None]) -> None:
+    def note_ignore_files(self, fresh: Mapping[bytes, Head | None]) -> None:
         """Keeps the ids of .gitignore files."""
-        for path, leaf in edits.items():
+        for path, head in fresh.items():
             if is_ignore_file(path):
-                if leaf is None:
+                if head is None:
                     self.ignore_files.pop(path, None)
                 else:
-                    self.ignore_files[path] = leaf.oid
+                    self.ignore_files[path] = index.unpack_entry(head).oid
 
     def _zone_prefixes(self, path: bytes) -> Iterator[bytes]:
         """The zones that a path lies in, innermost first."""

@@ -34,6 +34,11 @@ class Tracked(NamedTuple):
     mode: int
     absent: bool  # skip-worktree: a sparse checkout may leave it out
 
+    @property
+    def digest(self) -> bytes:
+        """What tells whether other paths are tracked, or a sparse checkout's cone moved."""
+        return b"%s\0%d\0" % (self.path, self.absent)
+
 
 class Others(NamedTuple):
     """What is in the work tree and not in an index: files, and folders of which nothing is in it (they end in a slash).
@@ -87,6 +92,7 @@ class Zone:
         self.index = index.EMPTY
         self.others: frozenset[bytes] = frozenset()
         self.rules = ""
+        self.everywhere: tuple[bytes, ...] = ()  # the rules that do not stand in a .gitignore
         self.index_stamp: tuple[int, ...] | None = None
         self.tracked_folders: set[bytes] = set()
         self.tracked_digest = b""
@@ -106,10 +112,9 @@ class Zone:
         exclude = (read_file(self.repository.exclude_path, _RULES) if self.repository else None) or b""
         self._excludes = self._excludes_file()
         files = [self._excludes, self._home.config_path / "git" / "ignore"]
-        parts = [
-            b"" if path is None else os.fsencode(path) + b"\0" + (read_file(path, _RULES) or b"") for path in files
-        ]
-        self.rules = hashlib.sha1(b"\0".join((exclude, *parts))).hexdigest()
+        named = [b"%s\0%s" % (os.fsencode(path), read_file(path, _RULES) or b"") for path in files if path is not None]
+        self.rules = hashlib.sha1(b"\0".join((exclude, *named))).hexdigest()
+        self.everywhere = (exclude, *(rules.partition(b"\0")[2] for rules in named))
         for scratch in {self._own, self._of_user}:
             _put(scratch / "info" / "exclude", exclude)
 
