@@ -64,6 +64,11 @@ class Sessions:
         row = self._database.one("SELECT count(*) FROM session")
         return cast("int", row[0]) if row else 0
 
+    def session_counts(self) -> dict[str, int]:
+        """How many sessions each agent has."""
+        rows = self._database.rows("SELECT agent, count(*) FROM session GROUP BY agent")
+        return dict(cast("list[tuple[str, int]]", rows))
+
     def remove_session(self, agent: str, identity: str) -> None:
         self._database.execute("DELETE FROM session WHERE agent = ? AND id = ?", (agent, identity))
 

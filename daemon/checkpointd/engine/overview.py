@@ -99,9 +99,7 @@ class Overview:
     def agents(self) -> list[answers.AgentState]:
         """One row an agent that was ever seen."""
         counts = self._catalog.counts()
-        sessions: dict[str, int] = {}
-        for row in self._catalog.sessions():
-            sessions[row.agent] = sessions.get(row.agent, 0) + 1
+        sessions = self._catalog.session_counts()
         roots = dict(self._log_roots())
         found = []
         for adapter in ADAPTERS:
@@ -150,7 +148,7 @@ class Overview:
             dirty=sum(tree.dirty for tree in trees),
             last_capture=max(captures, default=None),
             loss_window=self._clock.now() - min(since) if since else None,
-            size=opened.vault.size_bytes() if opened is not None else None,
+            size=opened.vault.size if opened is not None else None,
         )
 
     def session(self, row: SessionRow, *, log_exists: bool = True) -> answers.Session:

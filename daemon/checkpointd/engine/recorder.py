@@ -191,7 +191,7 @@ def _committed(
         files_changed_total=len(differences),
     )
     pack = packs.build(record, draft.digest, None, native=draft.native, guides=_guides(project.vault, captured.files))
-    before = project.vault.size_bytes()
+    before = project.vault.size
     commit = project.vault.commit_checkpoint(
         record.id,
         {
@@ -208,7 +208,7 @@ def _committed(
         events=project.events,
     )
     _tell(project, record)
-    return record, commit, max(0, project.vault.size_bytes() - before)
+    return record, commit, max(0, project.vault.size - before)
 
 
 def _tell(project: Project, record: Record) -> None:

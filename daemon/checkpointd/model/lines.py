@@ -23,6 +23,10 @@ def count(old: bytes | None, new: bytes | None) -> tuple[int, int] | None:
     limit = min(len(before), len(after)) - start
     while end < limit and before[-1 - end] == after[-1 - end]:
         end += 1
-    gone = Counter(before[start : len(before) - end])
-    come = Counter(after[start : len(after) - end])
-    return (come - gone).total(), (gone - come).total()
+    gone, come = before[start : len(before) - end], after[start : len(after) - end]
+    left, common = Counter(gone), 0
+    for line in come:
+        if left.get(line):
+            left[line] -= 1
+            common += 1
+    return len(come) - common, len(gone) - common

@@ -15,6 +15,7 @@ from checkpointd.vault.packs import KEEP_BASE, KEEP_WRITING, Pack, keep_text
 _MAPPED_ABOVE = 4096  # objects; smaller packs share one dict
 _COPIED_BELOW = 4 << 20  # bytes; a larger rolling pack is synced where it lies instead of copied
 _CACHE = 4 << 20  # bytes of trees kept unpacked
+_BLOCK = 4 << 10  # bytes that a disk gives to a file at a time, as most do
 
 
 class Place(NamedTuple):
@@ -114,6 +115,11 @@ class PackFolder:
     def packs(self) -> list[Pack]:
         """All packs."""
         return list(self._packs.values())
+
+    @property
+    def size(self) -> int:
+        """What all packs and their indexes take on the disk, in whole blocks. Never waits for the disk."""
+        return sum(_blocks(pack.size) + _blocks(pack.index_size) for pack in self.packs())
 
     def rolling(self) -> list[Pack]:
         """The packs that are not synced."""
@@ -273,6 +279,10 @@ class PackFolder:
             raise DamagedObject(oid, str(error)) from error
         if digest.digest() != oid:
             raise DamagedObject(oid, "its bytes are not those it was named for")
+
+
+def _blocks(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
 
 
 def _written_at(path: Path) -> int:

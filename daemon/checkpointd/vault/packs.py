@@ -54,6 +54,11 @@ def record_header(kind: int, size: int) -> bytes:
     return bytes(out)
 
 
+def packed(kind: int, data: bytes) -> tuple[bytes, bytes]:
+    """The id of a small object, and its record for `PackBuilder.add_record`."""
+    return object_id(kind, data), record_header(kind, len(data)) + _fast.compress(data, 1)
+
+
 class PackBuilder:
     """The objects of one pack to be. Each is kept once, compressed; above 64 MiB they go to a file in the folder
     `spool` (without one everything stays in memory). For one thread."""
@@ -334,7 +339,7 @@ class Pack:
             self._check(descriptor.number)
 
     def _read_index(self, descriptor: int) -> None:
-        size = os.fstat(descriptor).st_size
+        size = self.index_size = os.fstat(descriptor).st_size
         if size < 1072:
             raise DamagedPack(f"{self.name}.idx is cut off.")
         raw: bytes | mmap.mmap = (

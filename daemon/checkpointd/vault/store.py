@@ -37,7 +37,7 @@ from checkpointd.vault.objects import (
     raw_id,
 )
 from checkpointd.vault.packdir import PackFolder, Place
-from checkpointd.vault.packs import KEEP_ROLLING, KEEP_WRITING, Pack, PackBuilder, remove_pack, unkeep
+from checkpointd.vault.packs import KEEP_ROLLING, KEEP_WRITING, Pack, PackBuilder, packed, remove_pack, unkeep
 from checkpointd.vault.refs import CHECKPOINTS, EVENTS, PINS, ROLLING, Refs
 from checkpointd.vault.trees import EMPTY_TREE, Trees
 
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LEFTOVERS = 16 << 20
 """Bytes of rolling packs that are copied when a vault is opened; more are synced where they lie."""
+
+_KEPT_MODES = 16 << 10  # bytes of a modes.json that is kept packed
 
 _UNREACHED = timedelta(minutes=2)
 """How long a rolling pack may be there before a state reaches it."""
@@ -62,6 +64,10 @@ class RollingTree(Struct, frozen=True):
 
     files: str
     modes: bytes
+
+
+Records = tuple[tuple[bytes, bytes], ...]
+"""Ids and packed bytes of objects."""
 
 
 class CheckpointTree:
@@ -111,6 +117,7 @@ class Vault(Trees):
         self._events: EventLog | None = None
         self._events_agree = False
         self._unreached: dict[str, float] = {}  # rolling packs that no state has reached yet, and since when
+        self._states: dict[str, dict[RollingTree, Records]] = {}  # of each work tree, to be written again
 
     @classmethod
     def create(cls, path: Path, *, clock: Clock | None = None) -> "Vault":
@@ -211,11 +218,13 @@ class Vault(Trees):
         for name, state in states.items():
             folder, _, moment = name.rpartition("/")
             into = past if folder == "at" else top
-            into.append((MODE_TREE, moment.encode(), self._add_state(builder, state)))
+            into.append((MODE_TREE, moment.encode(), self._add_state(builder, worktree, state)))
         if past:
             top.append((MODE_TREE, b"at", builder.add(TREE, build_tree(past))))
         tree = builder.add(TREE, build_tree(top))
         commit = builder.add(COMMIT, build_commit(tree, f"rolling {worktree}", self._clock.now()))
+        known = self._states.get(worktree, {})
+        self._states[worktree] = {state: known[state] for state in states.values() if state in known}
         with self._writer:
             pack = self._lay_rolling(builder)
             try:
@@ -224,12 +233,20 @@ class Vault(Trees):
                 self._remove_packs([pack])
                 raise
 
-    def _add_state(self, builder: PackBuilder, state: RollingTree) -> bytes:
-        files = raw_id(state.files)
-        if files == EMPTY_TREE:
-            builder.add(TREE, b"")
-        modes = builder.add(BLOB, state.modes)
-        return builder.add(TREE, build_tree(((MODE_TREE, b"files", files), (MODE_FILE, b"modes.json", modes))))
+    def _add_state(self, builder: PackBuilder, worktree: str, state: RollingTree) -> bytes:
+        """Adds what a state has beside its files; its tree. Every push writes all states again, a hundred of them."""
+        records = self._states.setdefault(worktree, {}).get(state)
+        if records is None:
+            files = raw_id(state.files)
+            modes = packed(BLOB, state.modes)
+            tree = build_tree(((MODE_TREE, b"files", files), (MODE_FILE, b"modes.json", modes[0])))
+            empty = (packed(TREE, b""),) if files == EMPTY_TREE else ()
+            records = (*empty, modes, packed(TREE, tree))
+            if len(state.modes) < _KEPT_MODES:
+                self._states[worktree][state] = records
+        for oid, record in records:
+            builder.add_record(oid, record)
+        return records[-1][0]
 
     def rolling(self, worktree: str) -> dict[str, RollingTree]:
         """The states of a work tree by name, as they were set; empty where there are none."""
@@ -491,8 +508,13 @@ class Vault(Trees):
         """How many packs there are, rolling ones left out."""
         return len(self._packs.packs()) - len(self._packs.rolling())
 
+    @property
+    def size(self) -> int:
+        """What the packs take on the disk, which is nearly all: known without looking."""
+        return self._packs.size
+
     def size_bytes(self) -> int:
-        """What the vault takes on the disk."""
+        """What the vault takes on the disk. Looks at every file: for a worker."""
         return sum(
             os.lstat(os.path.join(folder, file)).st_blocks * 512
             for folder, _, files in os.walk(self.path)

@@ -136,14 +136,20 @@ class Trees:
     def _differing(
         self, path: bytes, before: Side | None, after: Side | None
     ) -> Iterator[tuple[bytes, Side | None, Side | None]]:
-        old = self._entries(before[1]) if before is not None else {}
-        new = self._entries(after[1]) if after is not None else {}
+        old = self._entry_set(before[1]) if before is not None else frozenset()
+        new = self._entry_set(after[1]) if after is not None else frozenset()
         prefix = path + b"/" if path else b""
-        for name, _ in old.items() ^ new.items():
-            # A name that differs on both sides comes twice; the second time finds nothing left.
-            sides = old.pop(name, None), new.pop(name, None)
-            if sides != (None, None):
-                yield prefix + name, *sides
+        come: dict[bytes, Side] = {name: (mode, oid) for mode, name, oid in new - old}
+        for mode, name, oid in old - new:
+            yield prefix + name, (mode, oid), come.pop(name, None)
+        for name, side in come.items():
+            yield prefix + name, None, side
+
+    def _entry_set(self, oid: bytes) -> frozenset[tuple[int, bytes, bytes]]:
+        try:
+            return frozenset(tree_entries(self._raw_tree(oid)))
+        except ValueError as error:
+            raise DamagedObject(oid, str(error)) from error
 
     def unreadable(self, commit: Oid) -> str:
         """What of a commit's own objects cannot be read: commit, documents, the top of its trees; "" for nothing."""
