@@ -127,9 +127,11 @@ def test_what_the_user_has_packed_is_copied_and_needs_no_second_look(tmp_path):
     make(project.top, {f"d{i % 7}/f{i}": f"content {i}\n" * 20 for i in range(300)})
     git(project.top, "repack", "-adq")
     write(project.top, {"d1/f1": "changed"})
-    project.tree.first()
-    assert project.files[b"d1/f1"] == b"changed"
-    assert len(project.files) == 300
+    for _ in range(2):  # the same pack comes twice
+        project.tree.first()
+        assert project.files[b"d1/f1"] == b"changed"
+        assert len(project.files) == 300
+    assert list((project.vault.path / "incoming").iterdir()) == []
     shutil.rmtree(project.top)
     assert project.files[b"d2/f2"] == b"content 2\n" * 20  # nothing borrowed
     assert fsck_complaints(project.vault.path) == []

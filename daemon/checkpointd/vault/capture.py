@@ -13,20 +13,20 @@ from msgspec import structs
 from checkpointd.clock import Clock
 from checkpointd.config import CaptureConfig
 from checkpointd.model.capture import Captured, PathChange
-from checkpointd.vault import repository
+from checkpointd.vault import disk, repository
 from checkpointd.vault import state as states
 from checkpointd.vault.editing import Lookup, TreeEditor, TreeWriter
 from checkpointd.vault.errors import CaptureCancelled, CaptureFailed, CaptureRefused
 from checkpointd.vault.first import take_whole
 from checkpointd.vault.layout import INCOMING
 from checkpointd.vault.limits import Limits, ReadBudget
+from checkpointd.vault.packs import remove_pack
 from checkpointd.vault.passes import Pass
 from checkpointd.vault.reading import Root
 from checkpointd.vault.repository import Repository
 from checkpointd.vault.run import GitCancelled, GitError
 from checkpointd.vault.scan import (
     Looked,
-    digest_of,
     look,
     newly_tracked,
     note_sparse,
@@ -244,21 +244,30 @@ class WorkTree:
     def _first(self, root: Root, urgent: Iterable[bytes]) -> Captured:
         started = self._clock.now()
         shutil.rmtree(self._folder, ignore_errors=True)
+        incoming = self._vault.path / INCOMING
+        for leftover in incoming.iterdir():  # of a first capture that did not come to its end
+            disk.remove(str(leftover))
         zone = self._zone(b"", repository.at(self._top))
         state = State(zone)
         with self._pass(state, root) as work:
-            incoming = self._vault.path / INCOMING
             pack = take_whole(work, zone, root, urgent, incoming, lambda paths: self._read(work, paths))
             tree = _whole_tree(work)
             self._check_there(root)
             if pack is not None:
-                self._vault.adopt_rolling(pack)
+                self._adopt(pack)
             self._vault.write_rolling(work.builder)
             folders = _folders_of(path for path, head in work.fresh.items() if head is not None)
             work.settle(folders.__contains__)
             self._take_over(state, work, tree)
         state.write_indexes()
         return self._state(state, started, None, scanned=True)
+
+    def _adopt(self, pack: Path) -> None:
+        # The same objects make a pack of the same name: an earlier first capture may have brought it.
+        if (self._vault.path / "objects" / "pack" / pack.name).exists():
+            remove_pack(pack)
+        else:
+            self._vault.adopt_rolling(pack)
 
     # Known dirty paths
 
@@ -342,14 +351,11 @@ class WorkTree:
                 yield prefix
 
     def _note_tracked(self, state: State, work: Pass, root: Root, found: Looked, suspects: set[bytes]) -> None:
-        """Takes in what the user's index says, where it has changed."""
+        """Takes in which paths the user's index has, where they are others than before."""
         if found.tracked is None:
             return
-        digest = digest_of(found.tracked)
-        if digest == found.zone.tracked_digest:
-            return
         zone = found.zone
-        zone.tracked_digest = digest
+        zone.tracked_digest = found.digest
         zone.note_tracked(entry.path for entry in found.tracked if not entry.absent)
         present, absent = newly_tracked(found, state)
         there = [path for path in absent if root.look(path).info is not None]

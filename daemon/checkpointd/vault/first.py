@@ -58,7 +58,7 @@ def _listed(zone: Zone, root: Root) -> _Index:
     found = _Index([], [], [], set(), hashlib.sha1())
     last = b""
     for entry in zone.tracked():  # sorted by path; an unmerged one comes up to three times
-        found.digest.update(entry.digest)
+        found.digest.update(entry.line)
         if entry.mode != MODE_GITLINK:
             found.oids.add(entry.oid)
         if entry.path == last:

@@ -3,8 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from hashlib import sha1
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,12 +31,13 @@ def ignored_folders(vault: Vault, top: Path, found: Repository | None) -> set[by
 
 
 class Looked(Struct):
-    """What git said about one zone. `tracked` is None where the user's index is as it was."""
+    """What git said about one zone. `tracked` is None where the same paths are tracked as before."""
 
     zone: Zone
     others: Others
     stale: list[bytes]
     stamp: tuple[int, ...] | None
+    digest: bytes
     tracked: list[Tracked] | None
 
 
@@ -50,12 +50,19 @@ def look(zones: Iterable[Zone]) -> list[Looked]:
 
 def _ask(pool: ThreadPoolExecutor, zone: Zone) -> Callable[[], Looked]:
     stamp = zone.stamp()
-    others = pool.submit(zone.look, users_index=False)
-    stale = pool.submit(_stale, zone)
-    tracked: Future[list[Tracked]] | None = None
-    if stamp != zone.index_stamp:
-        tracked = pool.submit(lambda: list(zone.tracked()))
-    return lambda: Looked(zone, others.result(), stale.result(), stamp, tracked.result() if tracked else None)
+    others, stale = pool.submit(zone.look, users_index=False), pool.submit(_stale, zone)
+    tracked = pool.submit(_tracked, zone) if stamp != zone.index_stamp else None
+
+    def answer() -> Looked:
+        digest, listed = tracked.result() if tracked is not None else (zone.tracked_digest, None)
+        return Looked(zone, others.result(), stale.result(), stamp, digest, listed)
+
+    return answer
+
+
+def _tracked(zone: Zone) -> tuple[bytes, list[Tracked] | None]:
+    digest = zone.listing_digest()
+    return digest, None if digest == zone.tracked_digest else list(zone.tracked())
 
 
 def _stale(zone: Zone) -> list[bytes]:
@@ -63,14 +70,6 @@ def _stale(zone: Zone) -> list[bytes]:
         return zone.stale()
     except GitFailed:  # our index is damaged: every file is looked at
         return list(zone.index.paths())
-
-
-def digest_of(tracked: Iterable[Tracked]) -> bytes:
-    """What changes when other paths are tracked, or a sparse checkout's cone moves."""
-    digest = sha1()
-    for entry in tracked:
-        digest.update(entry.digest)
-    return digest.digest()
 
 
 def suspects_in(looked: Looked, ledger: Ledger) -> Iterator[bytes]:

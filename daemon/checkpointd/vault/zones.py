@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from checkpointd.vault import disk, index
+from checkpointd.vault.packs import CHUNK
 from checkpointd.vault.repository import Repository, read_file, settings
 from checkpointd.vault.run import GitEnv, GitFailed, GitTimeout, GitTooMuch, git, git_records
 
@@ -32,12 +33,17 @@ class Tracked(NamedTuple):
     path: bytes
     oid: bytes  # raw; of the repository's own format
     mode: int
-    absent: bool  # skip-worktree: a sparse checkout may leave it out
+    tag: bytes  # git's letter for its state
 
     @property
-    def digest(self) -> bytes:
-        """What tells whether other paths are tracked, or a sparse checkout's cone moved."""
-        return b"%s\0%d\0" % (self.path, self.absent)
+    def absent(self) -> bool:
+        """Whether a sparse checkout may leave it out (skip-worktree)."""
+        return self.tag == b"S"
+
+    @property
+    def line(self) -> bytes:
+        """It as the short listing has it."""
+        return b"%s %s\0" % (self.tag, self.path)
 
 
 class Others(NamedTuple):
@@ -181,7 +187,21 @@ class Zone:
         for record in git_records(args, env=env, timeout=_TIMEOUT, cancel=self._cancel, cwd=self._top):
             head, _, path = record.partition(b"\t")
             tag, mode, oid, _stage = head.split(b" ")
-            yield Tracked(path, bytes.fromhex(oid.decode("ascii")), int(mode, 8), tag == b"S")
+            yield Tracked(path, bytes.fromhex(oid.decode("ascii")), int(mode, 8), tag)
+
+    def listing_digest(self) -> bytes:
+        """The hash of the short listing of the user's index. It stays the same when only stat data or contents change,
+        as with every `git status`, and costs a tenth of the long one."""
+        digest = hashlib.sha1()
+        if self.stamp() is not None:
+            self._copy_shared_index()
+            env = self._env(self._of_user, self._user_index, objects=True)
+            args = ("ls-files", "--cached", "-t", "-z")
+            output = git(args, env=env, timeout=_TIMEOUT, limit=1 << 30, cancel=self._cancel, cwd=self._top).stdout
+            view = memoryview(output)
+            for start in range(0, len(view), CHUNK):
+                digest.update(view[start : start + CHUNK])
+        return digest.digest()
 
     def note_tracked(self, paths: Iterable[bytes]) -> None:
         """Remembers which folders hold something tracked."""
