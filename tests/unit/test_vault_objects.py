@@ -89,7 +89,10 @@ def test_any_spelling_is_judged_as_fsck_does(
 ) -> None:
     names = list(dict.fromkeys(names))
     refused = refused_by_fsck(tmp_path_factory.mktemp("v") / "vault.git", names, mode)
-    assert {name for name in names if forbidden_name(name, mode)} == set(refused)
+    ours = {name for name in names if forbidden_name(name, mode)}
+    assert ours >= set(refused)
+    # A name with a backslash is judged by each of its parts: stricter than git is, on the safe side.
+    assert {name for name in ours if b"\\" not in name} == {name for name in refused if b"\\" not in name}
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class LogWatch:
         """Ends watching; nothing is told after this."""
         self._stopped = True
         for root in self._roots:
-            root.stop()
+            root.finish()
 
     def states(self) -> dict[Path, RootState]:
         """How each root is taken care of."""
@@ -119,6 +119,7 @@ class _Root:
         self._approach: _Approach | None = None
         self._real = ""
         self._looks: dict[Path, _Look] = {}
+        self._finished = False
         self._polling = threading.Lock()  # the timer and the way to an absent root may look at the same moment
 
     @property
@@ -147,9 +148,16 @@ class _Root:
         except (RootGone, WatchLimit):
             self._approach = None  # `poll` looks for it
 
+    def finish(self) -> None:
+        """Ends watching for good: a look that is under way ends first, and none comes after it."""
+        with self._polling:
+            self._finished = True
+            self.stop()
+
     def poll(self) -> None:
         with self._polling:
-            self._poll()
+            if not self._finished:
+                self._poll()
 
     def _poll(self) -> None:
         if self.state == "watching":
