@@ -41,7 +41,6 @@ from checkpointd.engine.retainer import Retainer
 from checkpointd.engine.sessions import Sessions
 from checkpointd.engine.tree import LiveTree
 from checkpointd.jobs.schedule import Jobs
-from checkpointd.model.session import Policy
 from checkpointd.notify import Notifier
 from checkpointd.places import Places
 from checkpointd.processes.table import agent_ancestor, boot_id, self_usage
@@ -122,7 +121,7 @@ class App:
         )  # fmt: skip
         sessions = relay.sessions = Sessions(
             catalog=catalog, projects=projects, protection=protection, recorder=recorder, clock=self._clock,
-            policy=self._policy, env=self._env, pool=pool, history=history, bus=bus,
+            spans=lambda: self._config.session, env=self._env, pool=pool, history=history, bus=bus,
             disabled=lambda: self._config.agents.disabled, boot=boot_id(),
         )  # fmt: skip
         wait = ProcessWait(loop)
@@ -144,12 +143,14 @@ class App:
             config=lambda: self._config, data=self._places.data, bus=bus,
         )  # fmt: skip
         rebuilder = Rebuilder(
-            folder=self._places.projects, catalog=catalog, projects=projects, read_logs=sessions.read_all_again, pool=pool
-        )
+            folder=self._places.projects, catalog=catalog, projects=projects, read_logs=sessions.read_all_again,
+            pool=pool,
+        )  # fmt: skip
         notices = _Notices(self, catalog, jobs, restores, projects, watching_trouble=lambda: watching.trouble)
         overview = Overview(
             catalog=catalog, projects=projects, protection=protection, sessions=sessions, history=history,
-            clock=self._clock, config=lambda: self._config, usage=_usage, started=started, log_roots=self._log_stores, notices=notices.now,
+            clock=self._clock, config=lambda: self._config, usage=_usage, started=started,
+            log_roots=self._log_stores, notices=notices.now,
         )  # fmt: skip
         operations = Operations(
             catalog=catalog, lookup=lookup, projects=projects, protection=protection, recorder=recorder,
@@ -233,10 +234,6 @@ class App:
     @property
     def config_problem(self) -> str | None:
         return self._config_problem
-
-    def _policy(self) -> Policy:
-        session = self._config.session
-        return Policy(idle=session.idle, idle_open_turn=session.idle_open_turn)
 
     def _log_roots(self) -> list[Path]:
         return [root for adapter in ADAPTERS for root in adapter.roots(self._env)]

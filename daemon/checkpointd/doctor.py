@@ -58,9 +58,8 @@ def _rebuild(env: Mapping[str, str], *, as_json: bool) -> int:
         counts = {"projects": rebuilt.projects, "checkpoints": rebuilt.checkpoints, "sessions": rebuilt.sessions}
         print(json.dumps({**counts, "problems": problems}))
     else:
-        print(
-            f"catalog rebuilt: {rebuilt.projects} projects, {rebuilt.checkpoints} checkpoints, {rebuilt.sessions} sessions"
-        )
+        made = f"{rebuilt.projects} projects, {rebuilt.checkpoints} checkpoints, {rebuilt.sessions} sessions"
+        print(f"catalog rebuilt: {made}")
         for problem in rebuilt.problems:
             print(problem.what)
     return 1 if problems else 0

@@ -96,7 +96,7 @@ class Conversation:
         return requests
 
     def directories(self) -> Sequence[str]:
-        """Directories that the log names and that were not looked at yet: where it works, and what it writes outside."""
+        """Directories that the log names and nobody looked at yet: where it works, and what it writes outside."""
         named = [self.digest.cwd] if self.digest.cwd else []
         roots = [str(tree.root) + "/" for tree in self.trees.values()]
         if roots:

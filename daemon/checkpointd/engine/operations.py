@@ -187,10 +187,15 @@ class Operations:
         session = self._lookup.session(request.session).id if request.session else None
         found = self._catalog.checkpoints(
             CheckpointFilter(
-                project=project.id if project else None, session=session, trigger=request.trigger, agent=request.agent,
-                since=request.since, until=request.until, limit=request.limit,
+                project=project.id if project else None,
+                session=session,
+                trigger=request.trigger,
+                agent=request.agent,
+                since=request.since,
+                until=request.until,
+                limit=request.limit,
             )
-        )  # fmt: skip
+        )
         return [_checkpoint(row) for row in found]
 
     async def show(self, scope: Scope, checkpoint: str) -> answers.Shown:
@@ -282,11 +287,17 @@ class Operations:
             await self._turn_changes(tree.project_id, conversation.session, conversation.state.turn) if tree else []
         )
         return answers.LastTurn(
-            agent=conversation.adapter.name, session=conversation.session, turn=conversation.state.turn,
-            request=turn.request if turn else digest.last_request, answer=digest.last_answer,
-            started_at=turn.at if turn else None, ended_at=digest.last_at if conversation.state.phase != "working" else None,
-            changes=tuple(changes), results=tuple(digest.gates.values()), checkpoint=checkpoint.record if checkpoint else None,
-        )  # fmt: skip
+            agent=conversation.adapter.name,
+            session=conversation.session,
+            turn=conversation.state.turn,
+            request=turn.request if turn else digest.last_request,
+            answer=digest.last_answer,
+            started_at=turn.at if turn else None,
+            ended_at=digest.last_at if conversation.state.phase != "working" else None,
+            changes=tuple(changes),
+            results=tuple(digest.gates.values()),
+            checkpoint=checkpoint.record if checkpoint else None,
+        )
 
     async def _last_recorded(self, project: ProjectRow | None) -> answers.LastTurn:
         found = self._catalog.checkpoints(CheckpointFilter(project=project.id if project else None, limit=200))
@@ -297,9 +308,15 @@ class Operations:
         session = row.record.session
         changes = await self._turn_changes(record.project.id, session.id, record.turn or 0)
         return answers.LastTurn(
-            agent=session.agent, session=session.id, turn=record.turn or 0, request=record.title,
-            ended_at=record.created_at, changes=tuple(changes), results=record.tests, checkpoint=record,
-        )  # fmt: skip
+            agent=session.agent,
+            session=session.id,
+            turn=record.turn or 0,
+            request=record.title,
+            ended_at=record.created_at,
+            changes=tuple(changes),
+            results=record.tests,
+            checkpoint=record,
+        )
 
     async def _turn_changes(self, project_id: str, session: str, turn: int) -> list[answers.Difference]:
         """What differs between the last checkpoint before the turn and the last one of it."""
@@ -363,9 +380,12 @@ class Operations:
         )
         go = tuple(r.record for r in rows if project or not r.pinned)
         answer = answers.ForgetPlan(
-            id=self._random_hex()[:16], checkpoints=go, keep=keep, project=project.name if project else None,
+            id=self._random_hex()[:16],
+            checkpoints=go,
+            keep=keep,
+            project=project.name if project else None,
             size=sum(r.size for r in rows if project or not r.pinned),
-        )  # fmt: skip
+        )
         self._forgetting[answer.id] = Forgetting(answer, now + _KEPT)
         return answer
 
@@ -492,12 +512,13 @@ class Operations:
             record,
             conversation.digest if conversation is not None else None,
             packs.Drift(
-                unchanged=tuple(map(quote, drift.unchanged)), modified=tuple(map(quote, drift.modified)),
+                unchanged=tuple(map(quote, drift.unchanged)),
+                modified=tuple(map(quote, drift.modified)),
                 missing=tuple(map(quote, drift.missing)),
             ),
             budget,
             native=native,
-        )  # fmt: skip
+        )
         return answers.Continuation(checkpoint=record.id, pack=pack, drift=drift, native_resume=native or None)
 
     def _to_continue(self, scope: Scope) -> CheckpointRow:

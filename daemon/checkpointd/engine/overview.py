@@ -68,7 +68,9 @@ class Overview:
         watches = sum(tree.watches for tree in self._protection.trees())
         return answers.Overview(
             daemon=answers.DaemonState(
-                uptime=timedelta(seconds=self._clock.monotonic() - self._started), rss=rss, cpu=timedelta(seconds=cpu),
+                uptime=timedelta(seconds=self._clock.monotonic() - self._started),
+                rss=rss,
+                cpu=timedelta(seconds=cpu),
                 paused=self._paused(),
             ),
             agents=tuple(self.agents()),
@@ -82,7 +84,7 @@ class Overview:
                 "old logs to read": answers.Budget(used=self._history.backlog, limit=None, unit=""),
             },
             problems=tuple(self.problems()),
-        )  # fmt: skip
+        )
 
     def alarm(self) -> str | None:
         """The worst problem that hurts protection, in one line."""
@@ -115,10 +117,13 @@ class Overview:
                 state = "partly" if unknown < records else "not-understood"
             found.append(
                 answers.AgentState(
-                    agent=adapter.name, sessions=sessions.get(adapter.name, 0), records=records, unknown_records=unknown,
+                    agent=adapter.name,
+                    sessions=sessions.get(adapter.name, 0),
+                    records=records,
+                    unknown_records=unknown,
                     state=state,  # type: ignore[arg-type] # one of the literals above
                 )
-            )  # fmt: skip
+            )
         return found
 
     def projects(self) -> list[answers.Project]:
@@ -196,12 +201,9 @@ class Overview:
             found.append(answers.Problem(what=f"The log {path} cannot be read: {why}.", hint="Check its permissions."))
         for agent in self.agents():
             if agent.state in ("partly", "not-understood"):
-                found.append(
-                    answers.Problem(
-                        what=f"{agent.unknown_records} of {agent.records} records of {agent.agent} are not understood.",
-                        hint="A newer version of checkpointd may read them; files are captured all the same.",
-                    )
-                )
+                what = f"{agent.unknown_records} of {agent.records} records of {agent.agent} are not understood."
+                hint = "A newer version of checkpointd may read them; files are captured all the same."
+                found += [answers.Problem(what=what, hint=hint)]
         for directory, why in list(self._protection.refusals.items())[:5]:
             found.append(answers.Problem(what=f"Nothing is captured for work in {directory}: {why}."))
         for project in self._projects.opened():

@@ -118,7 +118,11 @@ class Protection:
             newest = self._catalog.newest(tree.worktree_id)
             resumed = await self._run(lambda: _held(project, newest.record.id)) if newest is not None else None
             ignored = await self._run(lambda: scan.ignored_folders(project.vault, root.path, root.repository))
-            watch = ProjectWatch(self._hub, root.path, tree, skip=lambda folder: folder in ignored or tree.skips(folder), clock=self._clock)
+
+            def skip(folder: bytes) -> bool:
+                return folder in ignored or tree.skips(folder)
+
+            watch = ProjectWatch(self._hub, root.path, tree, skip=skip, clock=self._clock)
             git_dirs = []
             if root.repository is not None:
                 git_dirs = list(dict.fromkeys((root.repository.git_dir, root.repository.common_dir)))

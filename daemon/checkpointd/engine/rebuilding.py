@@ -37,7 +37,13 @@ class Rebuilder:
     """Reads every vault and every log again; what the catalog knew besides stays. Idempotent."""
 
     def __init__(
-        self, *, folder: Path, catalog: Catalog, projects: Projects, read_logs: Callable[[], Awaitable[None]], pool: Executor
+        self,
+        *,
+        folder: Path,
+        catalog: Catalog,
+        projects: Projects,
+        read_logs: Callable[[], Awaitable[None]],
+        pool: Executor,
     ) -> None:
         self._folder = folder
         self._catalog = catalog

@@ -18,6 +18,7 @@ from checkpointd.catalog import rows
 from checkpointd.catalog.catalog import Catalog
 from checkpointd.catalog.rows import SessionFilter
 from checkpointd.clock import Clock
+from checkpointd.config import SessionConfig
 from checkpointd.engine.answers import Happening
 from checkpointd.engine.bus import Bus
 from checkpointd.engine.conversation import Conversation, Reader, restored
@@ -31,7 +32,18 @@ from checkpointd.model.capture import Captured
 from checkpointd.model.checkpoint import Cause, Taken
 from checkpointd.model.events import ToolResult
 from checkpointd.model.paths import quote
-from checkpointd.model.session import BootChanged, Burst, Entered, HeadMoved, Input, Policy, ProcessBound, ProcessGone, Seen, Tick
+from checkpointd.model.session import (
+    BootChanged,
+    Burst,
+    Entered,
+    HeadMoved,
+    Input,
+    Policy,
+    ProcessBound,
+    ProcessGone,
+    Seen,
+    Tick,
+)
 from checkpointd.model.triggers import WINDOW, Coalesced, TriggerRequest, coalesce
 from checkpointd.vault import reflog
 from checkpointd.vault.capture import CaptureCancelled, CaptureFailed
@@ -44,7 +56,8 @@ _SAVE_AFTER = 1.0
 _UNPLACED = 20
 _FORGET_AFTER = timedelta(minutes=30)  # an ended session leaves memory
 _RECENT = timedelta(minutes=15)  # a log written so lately may be of a session that runs
-_SCHEDULED = timedelta(seconds=60)
+_PATIENCE = 2.0  # seconds that a client waits for records that are being made
+_GRACE = 15.0  # and a daemon that stops
 
 
 class Files(Struct, frozen=True):
@@ -73,7 +86,7 @@ class Sessions:
         protection: Protection,
         recorder: Recorder,
         clock: Clock,
-        policy: Callable[[], Policy],
+        spans: Callable[[], SessionConfig],
         env: Mapping[str, str],
         pool: Executor,
         history: History,
@@ -86,7 +99,7 @@ class Sessions:
         self._protection = protection
         self._recorder = recorder
         self._clock = clock
-        self._policy = policy
+        self._spans = spans
         self._env = env
         self._pool = pool
         self._history = history
@@ -98,6 +111,7 @@ class Sessions:
         self._following: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._again: set[Path] = set()
         self._pending: dict[tuple[str, str], Pending] = {}
+        self._flushing: dict[asyncio.Task[None], tuple[str, str]] = {}  # requests that are becoming records
         self._tasks: set[asyncio.Task[None]] = set()
         self._old_sizes: dict[Path, int] = {}  # logs that were there at start, by the size they had
         self._save_timer: asyncio.TimerHandle | None = None
@@ -134,13 +148,16 @@ class Sessions:
         for task in list(self._following.values()):
             task.cancel()
         await asyncio.gather(*self._following.values(), return_exceptions=True)
-        for key in list(self._pending):
-            await self._flush(key)
-        for task in list(self._tasks):
+        await self.settle(_GRACE)
+        for task in (*self._tasks, *self._flushing):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._flushing, return_exceptions=True)
         self.save()
         self._catalog.set_value("boot", self._boot)
+
+    def _policy(self) -> Policy:
+        spans = self._spans()
+        return Policy(idle=spans.idle, idle_open_turn=spans.idle_open_turn)
 
     def conversations(self) -> list[Conversation]:
         """The sessions that are followed now."""
@@ -154,7 +171,7 @@ class Sessions:
         """Work trees with a session in the last days stay captured."""
         for row in self._catalog.worktrees():
             sessions = self._catalog.sessions(SessionFilter(worktree=row.id, limit=1))
-            kept = timedelta(days=14)
+            kept = self._spans().keep_captured
             if not sessions or sessions[0].last_at is None or self._clock.now() - sessions[0].last_at > kept:
                 continue
             root = path_of(row.root)
@@ -228,9 +245,13 @@ class Sessions:
         elif conversation.live:
             for tree in conversation.trees.values():
                 request = TriggerRequest(
-                    trigger="scheduled", reason="Files changed while the daemon was away", position=f"away:{now.isoformat()}",
-                    at=now, turn=conversation.state.turn, worktree=tree.worktree_id,
-                )  # fmt: skip
+                    trigger="scheduled",
+                    reason="Files changed while the daemon was away",
+                    position=f"away:{now.isoformat()}",
+                    at=now,
+                    turn=conversation.state.turn,
+                    worktree=tree.worktree_id,
+                )
                 self._ask(conversation, (request,))
         self.on_resumed(conversation)
 
@@ -281,9 +302,14 @@ class Sessions:
             unplaced, conversation.unplaced = conversation.unplaced, []
             self._ask(conversation, [*unplaced, *conversation.feed(given, self._policy())])
             self._bus.publish(
-                Happening(at=self._clock.now(), kind="session", text=f"{conversation.adapter.title} works in {tree.root}",
-                          project=tree.project_id, session=conversation.session)
-            )  # fmt: skip
+                Happening(
+                    at=self._clock.now(),
+                    kind="session",
+                    text=f"{conversation.adapter.title} works in {tree.root}",
+                    project=tree.project_id,
+                    session=conversation.session,
+                )
+            )
 
     def _may_run(self, conversation: Conversation) -> bool:
         last = conversation.digest.last_at
@@ -299,7 +325,7 @@ class Sessions:
     # -- requests -----------------------------------------------------------------------------
 
     def _ask(self, conversation: Conversation, requests: Iterable[TriggerRequest]) -> None:
-        """Takes the files of each request at once; the records follow when others of the same moment had time to come."""
+        """Takes the files of each request at once; records follow when others of the same moment had time to come."""
         for request in requests:
             for one in self._for_each_tree(conversation, request):
                 tree = conversation.trees.get(one.worktree) or conversation.primary
@@ -311,8 +337,10 @@ class Sessions:
                 if pending is None:
                     pending = self._pending[conversation.key] = Pending(requests=[], files={})
                     pending.timer = asyncio.get_running_loop().call_later(
-                        WINDOW.total_seconds(), lambda: self._spawn(self._flush(conversation.key))
+                        WINDOW.total_seconds(), self._begin_flush, conversation.key
                     )
+                # Named in full: requests for the session's own tree come with its id and without.
+                one = msgspec.structs.replace(one, worktree=tree.worktree_id)
                 pending.requests.append(one)
                 if not one.amends and one.key() not in pending.files:
                     task = asyncio.get_running_loop().create_task(self._files(tree, one))
@@ -339,15 +367,29 @@ class Sessions:
             return Files(held, "rolling")
         return Files(await tree.now(), "after")
 
-    async def _flush(self, key: tuple[str, str]) -> None:
+    def _begin_flush(self, key: tuple[str, str]) -> None:
+        """Makes records of a session's requests, in a task of its own: whoever waits for it may leave."""
         pending = self._pending.pop(key, None)
         conversation = self._open.get(key)
         if pending is None or conversation is None:
             return
         if pending.timer is not None:
             pending.timer.cancel()
+        earlier = [task for task, other in self._flushing.items() if other == key]
+        task = asyncio.get_running_loop().create_task(self._flush(conversation, pending, earlier))
+        self._flushing[task] = key
+        task.add_done_callback(self._flushed)
+        task.add_done_callback(_reported)
+
+    async def _flush(self, conversation: Conversation, pending: Pending, earlier: Iterable[asyncio.Task[None]]) -> None:
+        await asyncio.gather(*earlier, return_exceptions=True)
         for made in coalesce(pending.requests):
             await self._record(conversation, made, pending)
+
+    def _flushed(self, task: asyncio.Task[None]) -> None:
+        del self._flushing[task]
+        if not self._stopping:
+            self.save()  # at once: a daemon that is killed now must know that these records were made
 
     async def _record(self, conversation: Conversation, made: Coalesced, pending: Pending) -> None:
         request = made.request
@@ -364,8 +406,10 @@ class Sessions:
         except (CaptureFailed, CaptureCancelled, StoreError) as error:
             log.error(
                 "checkpoint failed session=%s trigger=%s error=%s",
-                conversation.session, request.trigger, type(error).__name__,
-            )  # fmt: skip
+                conversation.session,
+                request.trigger,
+                type(error).__name__,
+            )
             return
         if record is not None:
             conversation.last_records[tree.worktree_id] = record.created_at
@@ -383,8 +427,11 @@ class Sessions:
             trigger=request.trigger,
             also=made.also,
             cause=Cause(
-                worktree=tree.worktree_id, agent=conversation.adapter.name, session=conversation.session,
-                trigger=request.trigger, position=request.position,
+                worktree=tree.worktree_id,
+                agent=conversation.adapter.name,
+                session=conversation.session,
+                trigger=request.trigger,
+                position=request.position,
             ),
             reason=request.reason,
             taken=files.taken,
@@ -394,12 +441,17 @@ class Sessions:
             digest=msgspec.json.decode(msgspec.json.encode(digest), type=type(digest)),  # it goes on changing
             native=tuple(conversation.adapter.resume(conversation.session)),
             lost=request.paths if files.taken == "after" else (),
-        )  # fmt: skip
+        )
 
-    async def settle(self) -> None:
-        """Waits until every request so far is a record: what a client sees next includes them."""
+    async def settle(self, seconds: float = _PATIENCE) -> None:
+        """Waits until every request so far is a record, so that what a client sees next includes them.
+
+        Not for longer than `seconds`: the first capture of a large project takes its time.
+        """
         for key in list(self._pending):
-            await self._flush(key)
+            self._begin_flush(key)
+        if self._flushing:
+            await asyncio.wait(list(self._flushing), timeout=seconds)
 
     # -- what others observe ------------------------------------------------------------------
 
@@ -489,18 +541,23 @@ class Sessions:
                 self._close(conversation)
 
     def _schedule(self, conversation: Conversation, now: datetime) -> None:
+        spans = self._spans()
         for tree in conversation.trees.values():
-            last = conversation.last_records.get(tree.worktree_id)
-            if last is None or tree.last_capture is None or tree.last_capture <= last or now - last < _SCHEDULED:
-                continue
             newest = self._catalog.newest(tree.worktree_id, conversation.session)
+            last = conversation.last_records.get(tree.worktree_id) or (newest.record.created_at if newest else None)
+            if last is None or tree.last_capture is None or tree.last_capture <= last or now - last < spans.scheduled:
+                continue
             if newest is not None and tree.state is not None and newest.record.tree == tree.state.files:
                 conversation.last_records[tree.worktree_id] = now
                 continue
             request = TriggerRequest(
-                trigger="scheduled", reason="More than a minute of changes since the last checkpoint",
-                position=now.isoformat(), at=now, turn=conversation.state.turn, worktree=tree.worktree_id,
-            )  # fmt: skip
+                trigger="scheduled",
+                reason=f"Changes since the last checkpoint, {_seconds(now - last)} ago",
+                position=now.isoformat(),
+                at=now,
+                turn=conversation.state.turn,
+                worktree=tree.worktree_id,
+            )
             conversation.last_records[tree.worktree_id] = now
             self._ask(conversation, (request,))
 
@@ -544,7 +601,8 @@ class Sessions:
     def _is_settled(self, conversation: Conversation) -> bool:
         """Whether what was read is acted on: else a crash would leave requests behind that nobody makes again."""
         task = self._following.get(conversation.key)
-        return conversation.key not in self._pending and (task is None or task.done())
+        busy = conversation.key in self._pending or conversation.key in self._flushing.values()
+        return not busy and (task is None or task.done())
 
     def _store(self, conversation: Conversation) -> None:
         agent, session = conversation.key
@@ -557,11 +615,19 @@ class Sessions:
 
 def _cursor(row: rows.Cursor) -> Cursor:
     return Cursor(
-        device=row.device, inode=row.inode, offset=row.offset, tail_hash=row.tail_hash, generation=row.generation,
+        device=row.device,
+        inode=row.inode,
+        offset=row.offset,
+        tail_hash=row.tail_hash,
+        generation=row.generation,
         state=row.state,
-    )  # fmt: skip
+    )
 
 
 def _reported(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("task failed", exc_info=error)
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{int(span.total_seconds())} s"
