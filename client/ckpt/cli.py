@@ -122,7 +122,12 @@ def _restore(given: arguments.Given, context: Context) -> int:
     from ckpt.commands import plans
 
     return plans.restore(
-        context, checkpoint=given.id, paths=given.path, to=given.to, dry_run=given.dry_run, yes=given.yes,
+        context,
+        checkpoint=given.id,
+        paths=given.path,
+        to=given.to,
+        dry_run=given.dry_run,
+        yes=given.yes,
         allow_mass_delete=given.allow_mass_delete,
     )
 
