@@ -41,10 +41,13 @@ class Retainer:
         self._config = config
         self._data = data
         self._bus = bus
-        self.must_stop = False  # the byte budget is used up, and nothing more may go
+        self._pressed = ""  # the limit that is passed although nothing more may go
 
     async def thin(self) -> None:
-        """Thins the rolling states of all trees."""
+        """Thins the rolling states of all trees, and looks whether there is room again where there was none."""
+        if self._pressed:
+            await self.run()
+        self._stop_or_go_on()
         for tree in self._protection.trees():
             await tree.thin()
 
@@ -62,12 +65,19 @@ class Retainer:
             pool=self._pool,
         )
         report = await reaper.run([await self._items(project) for project in projects])
-        self.must_stop = report.capture_must_stop
+        self._pressed = report.pressed if report.capture_must_stop else ""
+        self._stop_or_go_on()
         for project in projects:
             await self._discard_journals(project)
         for project in projects:
             if await self._run(project.vault.pack_count) >= _ROLL_UP_AT:
                 await self._run(lambda project=project: project.vault.roll_up())  # type: ignore[misc]
+
+    def _stop_or_go_on(self) -> None:
+        """Capture stops where no room can be made: nothing pinned or manual goes, and a full disk helps nobody."""
+        why = f"There is no room for checkpoints: {self._pressed}." if self._pressed else None
+        for tree in self._protection.trees():
+            tree.no_room = why
 
     async def _discard_journals(self, project: Project) -> None:
         """A journal serves to undo a restore, for as long as the checkpoint from before it is there."""

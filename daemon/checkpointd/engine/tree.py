@@ -78,6 +78,7 @@ class LiveTree:
         self.failure: Failure | None = None
         self.last_capture: datetime | None = None
         self.missed = 0
+        self.no_room: str | None = None  # why nothing more may be written to the vault
         self.last_move: bytes | None = None  # the line of the reflog that was seen last
         self.restoring = asyncio.Lock()  # one restore at a time
         self._clock = clock
@@ -244,6 +245,9 @@ class LiveTree:
 
     async def _catch_up(self, paths: Collection[bytes], *, force: Collection[bytes] = ()) -> Captured:
         """Brings the vault up to `paths`, or to everything when a scan is due. The caller holds the lock."""
+        if self.no_room is not None:
+            self.failed(error := CaptureFailed(self.no_room, "Free some room, or raise `retention.max_bytes`."))
+            raise error
         scan, self._scan_due = self._scan_due, False
         dirty = set(paths) | self._capture.reread
         state = self._capture.state
