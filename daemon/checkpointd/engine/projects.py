@@ -176,7 +176,16 @@ class Projects:
             id=self._random_hex()[:12], project=project.id, root=text_of(root.path), first_seen=now, last_seen=now,
             gitdir=text_of(root.repository.git_dir) if root.repository else None,
         )  # fmt: skip
-        return self._seen(row, root, marks)
+        row = self._seen(row, root, marks)
+        self._adopt_sessions(row)
+        return row
+
+    def _adopt_sessions(self, row: WorktreeRow) -> None:
+        """Sessions that old logs told of, and that worked below this root, belong to it from now on."""
+        with self._catalog.batch():
+            for session in self._catalog.sessions():
+                if session.project is None and session.cwd and f"{session.cwd}/".startswith(f"{row.root}/"):
+                    self._catalog.put_session(msgspec.structs.replace(session, project=row.project, worktree=row.id))
 
     def _sibling(self, marks: dict[str, Mark]) -> ProjectRow | None:
         """The project that another work tree of the same repository belongs to."""
