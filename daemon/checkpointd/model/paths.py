@@ -1,55 +1,5 @@
-"""Paths as records spell them: UTF-8 as it is, everything else in git's C-quoted form."""
+"""Paths as records spell them. Defined with the contract: both ends of the socket must spell alike."""
 
-_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
-_UNESCAPES = {letter: byte for byte, letter in _ESCAPES.items()}
+from ckpt.contract.paths import quote, unquote
 
-
-def quote(path: bytes) -> str:
-    """The text of a raw path. Quoted as git does with core.quotePath where it is not
-    valid UTF-8, holds a control character, or begins with a double quote."""
-    try:
-        text = path.decode("utf-8")
-    except UnicodeDecodeError:
-        return _c_quoted(path)
-    if text.startswith('"') or any(ord(c) < 32 or ord(c) == 127 for c in text):
-        return _c_quoted(path)
-    return text
-
-
-def _c_quoted(path: bytes) -> str:
-    parts = ['"']
-    for byte in path:
-        if byte in _ESCAPES:
-            parts.append("\\" + _ESCAPES[byte])
-        elif 32 <= byte < 127:
-            parts.append(chr(byte))
-        else:
-            parts.append(f"\\{byte:03o}")
-    parts.append('"')
-    return "".join(parts)
-
-
-def unquote(text: str) -> bytes:
-    """The raw path of a text made by `quote`. Raises ValueError on a broken quotation."""
-    if not text.startswith('"'):
-        return text.encode("utf-8", "surrogateescape")
-    if len(text) < 2 or not text.endswith('"'):
-        raise ValueError(f"unterminated quotation in path {text!r}")
-    out = bytearray()
-    body, i = text[1:-1], 0
-    while i < len(body):
-        char = body[i]
-        if char != "\\":
-            out += char.encode("utf-8")
-            i += 1
-            continue
-        nxt = body[i + 1 : i + 2]
-        if nxt in _UNESCAPES:
-            out.append(_UNESCAPES[nxt])
-            i += 2
-        elif len(digits := body[i + 1 : i + 4]) == 3 and all(d in "01234567" for d in digits):
-            out.append(int(digits, 8) & 0xFF)
-            i += 4
-        else:
-            raise ValueError(f"unknown escape in path {text!r}")
-    return bytes(out)
+__all__ = ["quote", "unquote"]
