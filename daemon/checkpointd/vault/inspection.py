@@ -10,7 +10,7 @@ from checkpointd.vault.errors import DamagedPack
 from checkpointd.vault.layout import Problem
 from checkpointd.vault.packdir import PackFolder
 from checkpointd.vault.packs import KEEP_BASE, KEEP_WRITING, Pack, PackBuilder, keep_text, remove_pack, unkeep
-from checkpointd.vault.refs import CHECKPOINTS, PINS, ROLLING, BadRef, Refs
+from checkpointd.vault.refs import CHECKPOINTS, EVENTS, PINS, ROLLING, BadRef, Refs
 from checkpointd.vault.run import GitEnv, GitError, git
 from checkpointd.vault.trees import Trees
 
@@ -85,9 +85,9 @@ class Inspection:
             try:
                 self._refs.read(name)
             except BadRef:
-                if name.startswith(ROLLING):
+                if name == EVENTS or name.startswith(ROLLING):  # these are not synced
                     disk.remove(str(self._vault / name))
-                    self._say(f"The ref {name} was not whole.", "It was dropped; the next capture makes it again.")
+                    self._say(f"The ref {name} was not whole.", "It was dropped, and is soon made again.")
                 else:
                     self._move(self._vault / name, _aside(self._vault, name).name)
                     self._say(f"The ref {name} was not whole.", f"It was moved to {self._quarantine}.")

@@ -188,11 +188,17 @@ class PackBuilder:
                 index = index_bytes(self._index, self._finish())
                 if keep is not None:
                     disk.write_new(base + ".keep", (keep.encode() + b"\n",), sync=False)
-                self._lay_pack(base + ".pack", sync=sync)
-                disk.replace_file(base + ".idx", index, sync=sync, suffix=".tmp")
+                self._write_pack(base + ".pack.tmp")
+                disk.write_new(base + ".idx.tmp", (index,), sync=False)
+                if sync:
+                    disk.sync_files((base + ".pack.tmp", base + ".idx.tmp"))
+                disk.system.rename(base + ".pack.tmp", base + ".pack")
+                disk.system.rename(base + ".idx.tmp", base + ".idx")
                 if sync:
                     disk.sync_path(str(folder))
         except BaseException:
+            for suffix in (".idx.tmp", ".pack.tmp"):
+                disk.remove(base + suffix)
             remove_pack(Path(base + ".pack"))
             raise
         finally:
@@ -224,14 +230,12 @@ class PackBuilder:
             digest.update(data)
         return digest
 
-    def _lay_pack(self, path: str, *, sync: bool) -> None:
+    def _write_pack(self, path: str) -> None:
         if self._file is None:
-            disk.replace_file(path, self._buffer, sync=sync, suffix=".tmp")
+            disk.write_new(path, (self._buffer,), sync=False)
             return
         spooled, descriptor = self._file
         self._flush(descriptor)
-        if sync:
-            disk.system.fsync(descriptor)
         disk.system.rename(spooled, path)
 
 
