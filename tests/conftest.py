@@ -35,9 +35,15 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.fixture
-def daemon(home: Home) -> Iterator[Daemon]:
+def asleep(home: Home) -> Iterator[Daemon]:
+    """A daemon that the test starts, stops and kills itself; where it runs at the end, it must stop cleanly."""
+    made = Daemon(home)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        assert made.stop() == 0, made.stderr[-2000:]
+
+
+@pytest.fixture
+def daemon(asleep: Daemon) -> Daemon:
     """A running daemon; at the end it must stop cleanly."""
-    running = Daemon(home).start()
-    yield running
-    if running.process is not None and running.process.poll() is None:
-        assert running.stop() == 0, running.stderr[-2000:]
+    return asleep.start()

@@ -30,7 +30,7 @@ class Daemon:
         self._ready.settimeout(deadline)
         env = {**self.home.env, "NOTIFY_SOCKET": str(address)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "checkpointd", "run"],
+            [sys.executable, "-m", "checkpointd", "run", "--log", str(self.home.log)],
             env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -114,6 +114,39 @@ class Daemon:
         rows = self.json("list", *args, cwd=cwd)["checkpoints"]
         assert isinstance(rows, list)
         return rows
+
+    def with_trigger(self, cwd: Path, trigger: str, *args: str) -> list[dict[str, Any]]:
+        """The records that a trigger made or had a part in, newest first."""
+        rows = self.checkpoints(cwd, "--trigger", trigger, "-n", "100", *args)
+        return [self.record(row["id"], cwd) for row in rows]
+
+    def record(self, checkpoint: str, cwd: Path) -> dict[str, Any]:
+        record = self.json("show", checkpoint, cwd=cwd)["checkpoint"]
+        assert isinstance(record, dict)
+        return record
+
+    def checkpoint(self, cwd: Path, trigger: str, session: str | None = None, *, count: int = 1) -> dict[str, Any]:
+        """The newest record with that trigger (of that session), as soon as there are `count`."""
+        which = ("--session", session) if session else ()
+
+        def found() -> list[dict[str, Any]]:
+            if session and not any(row["id"] == session for row in self.json("sessions", "--all")["sessions"]):
+                return []
+            rows = self.checkpoints(cwd, "--trigger", trigger, "-n", "100", *which)
+            return rows if len(rows) >= count else []
+
+        rows = self.wait_for(found, f"{count} {trigger} of {session or 'anybody'} in {cwd}")
+        return self.record(rows[0]["id"], cwd)
+
+    def captured(self, cwd: Path) -> None:
+        """Returns when every change so far is in the vault; makes no record. Some checkpoint has to be there."""
+        self.ckpt("diff", "@", cwd=cwd)
+
+    def content(self, checkpoint: str, path: str, cwd: Path) -> str | None:
+        """What a checkpoint holds of a file; None where it has no such file."""
+        shown = self.ckpt("show", checkpoint, "--file", path, cwd=cwd, code=None)
+        assert self.last_code in (0, 3), self.last_stderr
+        return shown if self.last_code == 0 else None
 
     def wait_for(self, condition: Callable[[], Any], what: str, deadline: float = 15.0) -> Any:
         """The first true value of `condition`, asked again until the deadline. Fails with the daemon's log."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,11 @@ from msgspec import Struct
 from checkpointd.catalog.catalog import Catalog
 from checkpointd.catalog.rows import Mark, ProjectRow, WorktreeRow
 from checkpointd.clock import Clock
+from checkpointd.model.checkpoint import Record
 from checkpointd.model.paths import quote
+from checkpointd.summaries import documents
 from checkpointd.vault import repository
+from checkpointd.vault.errors import StoreError
 from checkpointd.vault.eventlog import EventLog
 from checkpointd.vault.repository import Repository
 from checkpointd.vault.store import Vault
@@ -211,8 +214,35 @@ class Projects:
             folder = self._folder / project_id
             vault, events = await self._run(lambda: _opened(folder, row))
             project = Project(row, folder, vault, events)
+            await self._adopt_missed(project)
             self._open[project_id] = project
             return project
+
+    async def _adopt_missed(self, project: Project) -> None:
+        """A daemon that was killed between the vault's commit and the catalog's row left a checkpoint unlisted."""
+        missed = set(await self._run(project.vault.checkpoint_ids)) - self._catalog.checkpoint_ids(project.id)
+        if not missed:
+            return
+        found, unreadable = await self._run(lambda: read_records(project.vault, missed))
+        log.warning("checkpoints adopted project=%s read=%d unreadable=%d", project.id, len(found), len(unreadable))
+        with self._catalog.batch():
+            self.adopt(project.id, found)
+
+    def adopt(self, project_id: str, found: Iterable[tuple[Record, str]]) -> None:
+        """Lists records with their commits, as far as the catalog has not got them, and the work trees they name."""
+        ordered = sorted(found, key=lambda item: (item[0].project.worktree, item[0].seq))
+        newest = {record.project.worktree: record for record, _ in ordered}
+        for record, commit in ordered:
+            if self._catalog.checkpoint(record.id) is None:
+                self._catalog.add_checkpoint(record, commit, 0)
+        for worktree, record in newest.items():
+            if self._catalog.worktree(worktree) is None:
+                self._catalog.put_worktree(
+                    WorktreeRow(
+                        id=worktree, project=project_id, root=record.project.root,
+                        first_seen=record.created_at, last_seen=record.created_at,
+                    )
+                )  # fmt: skip
 
     def opened(self) -> list[Project]:
         """The projects whose vaults are open."""
@@ -235,6 +265,18 @@ class Projects:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def read_records(vault: Vault, ids: Iterable[str]) -> tuple[list[tuple[Record, str]], dict[str, str]]:
+    """The records of these checkpoints with their commits, and why others cannot be read. Blocks."""
+    found, unreadable = [], {}
+    for identity in ids:
+        try:
+            held = vault.checkpoint(identity)
+            found.append((documents.parse_record(held.document("record.yaml")).record, held.commit))
+        except (StoreError, KeyError, documents.BadDocument) as error:
+            unreadable[identity] = str(error)
+    return found, unreadable
 
 
 def _opened(folder: Path, row: ProjectRow) -> tuple[Vault, EventLog]:

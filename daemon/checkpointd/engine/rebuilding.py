@@ -11,12 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from checkpointd.catalog.catalog import Catalog
-from checkpointd.catalog.rows import ProjectRow, WorktreeRow
+from checkpointd.catalog.rows import ProjectRow
 from checkpointd.engine import answers
-from checkpointd.engine.projects import Projects
+from checkpointd.engine.projects import Projects, read_records
 from checkpointd.engine.requests import Progress
 from checkpointd.model.checkpoint import Record
-from checkpointd.summaries import documents
 from checkpointd.vault.errors import StoreError
 from checkpointd.vault.store import Vault
 
@@ -70,25 +69,16 @@ class Rebuilder:
         )  # fmt: skip
 
     def _add(self, project_id: str, found: Found) -> int:
-        records = sorted(found.records, key=lambda item: (item[0].project.worktree, item[0].seq))
         with self._catalog.batch():
             if self._catalog.project(project_id) is None and (project := _project(project_id, found)) is not None:
                 self._catalog.put_project(project)
-            for record, commit in records:
-                if self._catalog.checkpoint(record.id) is None:
-                    self._catalog.add_checkpoint(record, commit, 0)
+            self._projects.adopt(project_id, found.records)
+            for record, _ in found.records:
                 self._catalog.set_pinned(record.id, pinned=record.id in found.pins)
-                if self._catalog.worktree(record.project.worktree) is None:
-                    self._catalog.put_worktree(
-                        WorktreeRow(
-                            id=record.project.worktree, project=project_id, root=record.project.root,
-                            first_seen=record.created_at, last_seen=record.created_at,
-                        )
-                    )  # fmt: skip
             if not found.problems:
-                for gone in self._catalog.checkpoint_ids(project_id) - {record.id for record, _ in records}:
+                for gone in self._catalog.checkpoint_ids(project_id) - {record.id for record, _ in found.records}:
                     self._catalog.remove_checkpoint(gone)
-        return len(records)
+        return len(found.records)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -117,14 +107,11 @@ def _read(folder: Path, opened: Vault | None) -> Found:
         return found
     try:
         found.pins = set(vault.pins())
-        for identity in vault.checkpoint_ids():
-            try:
-                held = vault.checkpoint(identity)
-                found.records.append((documents.parse_record(held.document("record.yaml")).record, held.commit))
-            except (StoreError, KeyError, documents.BadDocument) as error:
-                found.problems.append(
-                    answers.Problem(what=f"{identity} cannot be read: {error}", hint="`ckpt forget` removes it.")
-                )
+        found.records, unreadable = read_records(vault, vault.checkpoint_ids())
+        found.problems += [
+            answers.Problem(what=f"{identity} cannot be read: {why}", hint="`ckpt forget` removes it.")
+            for identity, why in unreadable.items()
+        ]
     finally:
         if opened is None:
             vault.close()
