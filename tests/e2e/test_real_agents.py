@@ -118,15 +118,19 @@ def test_failures_that_differ_each_time_are_no_circle(daemon: Daemon) -> None:
 def test_an_interactive_session_has_baseline_turn_and_end(daemon: Daemon, agent: str, tmp_path: Path) -> None:
     played = Played(daemon, agent, "feature", "--interactive", "--delay", "0.5", "--linger", "6")
     assert len(played.having("baseline")) == 1
-    assert played.having("turn") or played.having("session-end")
+    turns = played.having("turn")
+    assert turns and turns[0]["trigger"] == "turn", "the answer's end and the session's end are seconds apart"
+    assert "src/slugify.py" in played.files(turns[0]["id"], tmp_path / "turn")
     end = played.having("session-end")
     assert len(end) == 1
     assert "src/slugify.py" in played.files(end[0]["id"], tmp_path / "out")
 
 
-@pytest.mark.parametrize("agent", ["claude", "pi"])
-def test_kill_9_ends_the_session_with_a_checkpoint(daemon: Daemon, agent: str, tmp_path: Path) -> None:
-    played = Played(daemon, agent, "feature", "--kill-at", "4", "--delay", "0.5")
+@pytest.mark.parametrize(("agent", "extra"), [("claude", ()), ("pi", ()), ("claude", ("--interactive",))])
+def test_kill_9_ends_the_session_with_a_checkpoint(
+    daemon: Daemon, agent: str, extra: tuple[str, ...], tmp_path: Path
+) -> None:
+    played = Played(daemon, agent, "feature", "--kill-at", "4", "--delay", "0.5", *extra)
     assert played.summary["ended"] == "killed"
     end = played.having("session-end")
     assert len(end) == 1
