@@ -117,7 +117,7 @@ class App:
         )  # fmt: skip
         recorder = Recorder(
             catalog=catalog, clock=self._clock, pool=pool, bus=bus, random_hex=_random_hex,
-            author=Author(user=getpass.getuser(), host=socket.gethostname()),
+            author=Author(user=_user(), host=socket.gethostname()),
         )  # fmt: skip
         sessions = relay.sessions = Sessions(
             catalog=catalog, projects=projects, protection=protection, recorder=recorder, clock=self._clock,
@@ -302,6 +302,14 @@ class _Notices:
 
 def _random_hex() -> str:
     return secrets.token_hex(16)
+
+
+def _user() -> str:
+    """The user's name; the number where the machine has no name for it, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _usage() -> tuple[int, float, int]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
 
+import msgspec
 import pytest
 
 from checkpointd.catalog.catalog import Catalog
@@ -95,6 +96,14 @@ def test_the_list_is_newest_first_and_filtered(catalog: Catalog) -> None:
         3,
         2,
     ]
+
+
+def test_a_record_is_found_by_every_trigger_that_it_stands_for(catalog: Catalog) -> None:
+    catalog.add_checkpoint(msgspec.structs.replace(record(1, trigger="repeated-failure"), also=("turn",)), "c", 1)
+    catalog.add_checkpoint(record(2, trigger="baseline"), "c", 1)
+    assert seqs(catalog, CheckpointFilter(trigger="turn")) == [1]
+    assert seqs(catalog, CheckpointFilter(trigger="repeated-failure")) == [1]
+    assert seqs(catalog, CheckpointFilter(trigger="manual")) == []
 
 
 def test_the_line_is_counted_by_number_and_not_by_the_clock(catalog: Catalog) -> None:

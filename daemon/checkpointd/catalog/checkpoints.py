@@ -19,6 +19,9 @@ SELECT c.record, c.commit_id, c.size, c.pinned,
         AND (n.created_at, n.seq) > (c.created_at, c.seq))
 FROM checkpoint AS c
 """
+# A record stands for the triggers in `also` as well. SQLite reads no JSON from a BLOB.
+_TRIGGER = """(c.trigger_name = ? OR EXISTS (
+    SELECT 1 FROM json_each(CAST(c.record AS TEXT), '$.also') AS a WHERE a.value = ?))"""
 
 
 class Checkpoints:
@@ -197,7 +200,7 @@ def _conditions(wanted: CheckpointFilter) -> tuple[str, tuple[Value, ...]]:
     pairs: list[tuple[str, Value]] = [
         ("c.project = ?", wanted.project),
         ("c.worktree = ?", wanted.worktree),
-        ("c.trigger_name = ?", wanted.trigger),
+        (_TRIGGER, wanted.trigger),
         ("c.feature = ?", wanted.feature),
         ("c.agent = ?", wanted.agent),
         ("c.created_at >= ?", stamp(wanted.since)),
