@@ -1,1 +1,1 @@
-"""The vaults: the only pygit2 and the only git children."""
+"""The vaults, and the only git children."""
