@@ -64,6 +64,12 @@ def test_a_session_is_replaced_as_more_is_known(catalog: Catalog) -> None:
     assert catalog.sessions() == []
 
 
+def test_sessions_are_counted_by_agent(catalog: Catalog) -> None:
+    for agent, identity in (("claude", "s1"), ("claude", "s2"), ("pi", "s1")):
+        catalog.put_session(session(identity, agent=agent))
+    assert catalog.session_counts() == {"claude": 2, "pi": 1}
+
+
 def test_a_session_is_found_by_the_beginning_of_its_id(catalog: Catalog) -> None:
     for identity in ("abc", "abcd", "abx%"):
         catalog.put_session(session(identity, last_at=NOW))

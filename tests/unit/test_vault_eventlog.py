@@ -148,3 +148,18 @@ def test_a_log_that_tells_another_story_is_left_alone(path: Path) -> None:
     log.recover(b'{"event":"other","prev":""}\n')
     assert path.read_bytes() == before
     assert len(log.problems) == 1
+
+
+def test_a_copy_that_power_loss_tore_is_made_again(path: Path) -> None:
+    vault = Vault.create(path.parent / "vault.git")
+    log = EventLog(path)
+    fill(log, 3)
+    tree = TreeRef(capture(vault, {b"a": b"a"}))
+    vault.commit_checkpoint("ckpt-1", {b"files": tree}, message="", when=WHEN, events=log)
+    vault.close()
+    (vault.path / "refs/events").write_bytes(b"")
+    vault = Vault.open(vault.path)
+    assert [problem.what for problem in vault.problems] == ["The ref refs/events was not whole."]
+    log = EventLog(path)
+    vault.commit_checkpoint("ckpt-2", {b"files": tree}, message="", when=WHEN, events=log)
+    assert vault.saved_events() == path.read_bytes()

@@ -400,6 +400,14 @@ def test_no_order_of_work_loses_a_file(tmp_path: Path, seed: int) -> None:
     assert fsck_complaints(tmp_path / "vault.git") == []
 
 
+def test_the_size_from_memory_is_nearly_that_of_the_disk(vault: Vault) -> None:
+    rng = random.Random(5)
+    for number in range(4):
+        checkpoint(vault, f"ckpt-{number}", {b"%d" % n: rng.randbytes(4000) for n in range(20)})
+    small_files = 40 * 4096  # refs, settings, .keep files
+    assert 0 <= vault.size_bytes() - vault.size <= small_files
+
+
 def test_a_first_capture_is_synced_where_it_lies(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packdir, "_COPIED_BELOW", 50_000)
     rng = random.Random(2)
