@@ -1,5 +1,6 @@
 """What a restore plan is made from: the vault's trees and the files as they are now. Blocking; for worker threads."""
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,6 +65,7 @@ class Planner:
             files_in_scope=self._count(target, selected),
             selected=selected,
             head_moved=head_moved,
+            newer_repository=_Newer(self._root, then).above,
         )
         return _naming_the_missing(plan, selected, then, target.coverage)
 
@@ -242,6 +244,25 @@ class _Lookup:
         if oid not in self._folders:
             self._folders[oid] = {entry.name: (entry.mode, entry.oid) for entry in self._vault.read_tree(oid)}
         return self._folders[oid]
+
+
+class _Newer:
+    """Repositories in the work tree that came after the target. Their `.git` is in no checkpoint, so that without their
+    files nothing of use would be left of them."""
+
+    def __init__(self, root: Path, then: Side) -> None:
+        self._root = os.fsencode(root)
+        self._then = then
+        self._found: dict[bytes, bytes | None] = {b"": None}
+
+    def above(self, path: bytes) -> bytes | None:
+        """The outermost of them that holds a path."""
+        folder = path.rpartition(b"/")[0]
+        if folder not in self._found:
+            outer = self.above(folder)
+            newer = self._then.directory(folder) is None and os.path.lexists(b"/".join((self._root, folder, b".git")))
+            self._found[folder] = folder if outer is None and newer else outer
+        return self._found[folder]
 
 
 class _Leaving:

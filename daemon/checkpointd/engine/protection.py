@@ -117,6 +117,8 @@ class Protection:
         try:
             newest = self._catalog.newest(tree.worktree_id)
             resumed = await self._run(lambda: _held(project, newest.record.id)) if newest is not None else None
+            if resumed is not None:
+                tree.resume(resumed)
             ignored = await self._run(lambda: scan.ignored_folders(project.vault, root.path, root.repository))
 
             def skip(folder: bytes) -> bool:
@@ -126,7 +128,7 @@ class Protection:
             git_dirs = []
             if root.repository is not None:
                 git_dirs = list(dict.fromkeys((root.repository.git_dir, root.repository.common_dir)))
-            captured = await tree.start(watch, git_dirs, resumed)
+            captured = await tree.start(watch, git_dirs)
             log.info("protected worktree=%s files=%d", tree.worktree_id, captured.coverage.captured)
         except (CaptureFailed, StoreError, GitError, OSError) as error:
             tree.failed(error)

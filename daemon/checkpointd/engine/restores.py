@@ -24,13 +24,14 @@ from checkpointd.engine.recorder import Draft, Recorder
 from checkpointd.engine.requests import Asker, Progress, RestoreRequest, Scope
 from checkpointd.engine.restorer import Outcome, RestoreJob, Restorer
 from checkpointd.engine.tree import LiveTree
-from checkpointd.model.capture import Captured
+from checkpointd.model.capture import Captured, Coverage
 from checkpointd.model.checkpoint import Cause
 from checkpointd.model.restore import Keep, PathRefused, Step
 from checkpointd.summaries import documents
 from checkpointd.vault import repository
 from checkpointd.vault.capture import CaptureCancelled, CaptureFailed
 from checkpointd.vault.errors import MissingObject, StoreError
+from checkpointd.vault.trees import EMPTY_TREE
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -185,6 +186,8 @@ class Restores:
         try:
             return await tree.now()
         except (CaptureFailed, CaptureCancelled, StoreError) as error:
+            if isinstance(error, CaptureFailed) and await self._run(lambda: _is_empty(tree.root)):
+                return Captured(files=EMPTY_TREE.hex(), modes=b"", coverage=Coverage(), taken_at=self._clock.now())
             raise Failed(
                 f"The files as they are could not be captured: {error}", hint="Nothing was touched."
             ) from error
@@ -272,7 +275,7 @@ class Restores:
         self, project: Project, tree: LiveTree, paths: Collection[bytes], *, plan: str, target: str
     ) -> tuple[str, Captured]:
         try:
-            captured = await tree.now(force=paths)
+            captured = await tree.now(force=paths, empty=True)
         except (CaptureFailed, CaptureCancelled) as error:
             raise StoreError(str(error)) from error
         draft = Draft(
@@ -298,6 +301,14 @@ class Restores:
 def path_of_bytes(path: bytes) -> Path:
     """A raw path."""
     return Path(os.fsdecode(path))
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether nothing at all is in a folder, so that there is nothing that a restore could harm."""
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _planned(step: Step) -> answers.PlannedPath:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _DRAIN = 1.0  # seconds for the cookie to come back before a scan takes its place
 _RETRY = (1.0, 5.0, 30.0, 120.0)
-_PAUSE = timedelta(milliseconds=300)
+_PAUSE = timedelta(milliseconds=120)  # shorter than files rest before a capture: none of those is passed over
 _LOOKED_UP = 200  # deleted paths that are looked up in the newest state
 _TOLD = 20
 _POLL = 5.0  # between scans of a tree that cannot be watched
@@ -98,27 +98,34 @@ class LiveTree:
         self._scan_due = False
         self._polling = ""
         self._failures = 0
-        self._ready: asyncio.Future[Captured] | None = None
+        # Whoever asks before the first capture is done waits for it: nobody may begin one of his own beside it.
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # -- life ---------------------------------------------------------------------------------
 
-    async def start(self, watch: ProjectWatch, git_dirs: Sequence[Path], resumed: Captured | None) -> Captured:
+    def resume(self, captured: Captured) -> None:
+        """Goes on from a state that the vault holds. Called before the start."""
+        self._capture.resume(captured)
+
+    async def start(self, watch: ProjectWatch, git_dirs: Sequence[Path]) -> Captured:
         """Watches, then captures whole; what changes meanwhile is dirty and comes next.
 
         Raises CaptureFailed, CaptureCancelled or StoreError.
         """
         self._watch = watch
-        self._ready = asyncio.get_running_loop().create_future()
         try:
             await self._run(lambda: watch.start(git_dirs))
-            captured = await self._whole(resumed)
+            captured = await self._whole()
         except BaseException as error:
-            self._ready.set_exception(error)
-            self._ready.exception()  # read here: nobody else may be waiting
+            self._not_ready(error)
             raise
-        self._ready.set_result(captured)
         self._schedule()
         return captured
+
+    def _not_ready(self, error: BaseException) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # read here: nobody else may be waiting
 
     async def stop(self) -> None:
         """Stops watching; a capture that runs is cancelled, what it wrote stays."""
@@ -130,14 +137,11 @@ class LiveTree:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _whole(self, resumed: Captured | None) -> Captured:
+    async def _whole(self) -> Captured:
         """The first capture, or after a restart a scan against what the vault already holds."""
         async with self._lock:
-            if resumed is None:
-                captured = await self._captured(self._capture.first)
-            else:
-                self._capture.resume(resumed)
-                captured = await self._captured(self._capture.scan)
+            whole = self._capture.first if self._capture.state is None else self._capture.scan
+            captured = await self._captured(whole)
             self._took(captured)
         return captured
 
@@ -234,8 +238,7 @@ class LiveTree:
         self._task.add_done_callback(lambda _: self._schedule())
 
     async def _rolled(self) -> None:
-        if self._ready is not None and not self._ready.done():
-            await asyncio.wait([self._ready])
+        await asyncio.wait([self._ready])
         self._scan_due |= bool(self._polling)
         try:
             async with self._lock:
@@ -243,7 +246,9 @@ class LiveTree:
         except (CaptureFailed, StoreError, CaptureCancelled):
             return  # kept in self.failure, shown in status, tried again with growing pauses
 
-    async def _catch_up(self, paths: Collection[bytes], *, force: Collection[bytes] = ()) -> Captured:
+    async def _catch_up(
+        self, paths: Collection[bytes], *, force: Collection[bytes] = (), empty: bool = False
+    ) -> Captured:
         """Brings the vault up to `paths`, or to everything when a scan is due. The caller holds the lock."""
         if self.no_room is not None:
             self.failed(error := CaptureFailed(self.no_room, "Free some room, or raise `retention.max_bytes`."))
@@ -253,7 +258,7 @@ class LiveTree:
         state = self._capture.state
         try:
             if scan or state is None:
-                captured = await self._captured(lambda: self._capture.scan(dirty))
+                captured = await self._captured(lambda: self._capture.scan(dirty, empty=empty))
                 if force:
                     captured = await self._captured(lambda: self._capture.capture(dirty, force=force))
             elif dirty or force:
@@ -282,11 +287,16 @@ class LiveTree:
         self.last_capture = captured.taken_at
         self.missed += captured.missed
         self._failures, self.failure = 0, None
+        if self._ready.done() and self._ready.exception() is not None:  # the start failed, a later try did not
+            self._ready = asyncio.get_running_loop().create_future()
+        if not self._ready.done():
+            self._ready.set_result(None)
         if not len(self._debounce):
             self._dirty_since = None
 
     def failed(self, error: Exception) -> None:
         """Notes that a capture failed: whatever was dirty is found again by a scan, after a growing pause."""
+        self._not_ready(error)
         self._scan_due = True
         self._failures += 1
         since = self.failure.since if self.failure else self._clock.now()
@@ -299,17 +309,17 @@ class LiveTree:
 
     # -- what triggers ask --------------------------------------------------------------------
 
-    async def now(self, *, force: Collection[bytes] = ()) -> Captured:
+    async def now(self, *, force: Collection[bytes] = (), empty: bool = False) -> Captured:
         """The files as they are at this moment: every change so far is told, every dirty path read.
 
+        `empty`: an empty folder is meant to be empty, and no disk that is not mounted.
         Raises CaptureFailed, CaptureCancelled or StoreError.
         """
-        if self._ready is not None:
-            await asyncio.wait([self._ready])
+        await asyncio.wait([self._ready])
         if self._watch is None or not await self._watch.drain(_DRAIN):
             self._scan_due = True
         async with self._lock:
-            return await self._catch_up(self._debounce.take_all(), force=force)
+            return await self._catch_up(self._debounce.take_all(), force=force, empty=empty)
 
     async def before(self, at: datetime) -> Captured | None:
         """The newest state of which no byte was read after `at`."""
@@ -327,7 +337,7 @@ class LiveTree:
     @property
     def ready(self) -> bool:
         """Whether the first capture is done."""
-        return self._ready is not None and self._ready.done() and self._ready.exception() is None
+        return self._ready.done() and self._ready.exception() is None
 
     @property
     def dirty(self) -> int:

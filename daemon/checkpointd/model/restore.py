@@ -208,11 +208,13 @@ def make_plan(
     files_in_scope: int,
     selected: Sequence[bytes] | None = None,
     head_moved: bool = False,
+    newer_repository: Callable[[bytes], bytes | None] = lambda _: None,
 ) -> Plan:
     """The plan that makes the present like the target.
 
     `target_directory` gives the permissions of a directory in the target, None where it has no such directory.
-    `files_in_scope` counts the target's files below the selected paths.
+    `files_in_scope` counts the target's files below the selected paths. `newer_repository` gives the repository that
+    holds a path and is not in the target: it is never taken apart.
     """
     restore: list[Step] = []
     delete: list[Step] = []
@@ -223,6 +225,8 @@ def make_plan(
             unselected.add(difference.path)
         elif difference.target is not None:
             restore.append(_restoring(difference, present))
+        elif (repository := newer_repository(difference.path)) is not None:
+            keep[difference.path] = f"{quote(repository)} is a repository that the checkpoint does not have"
         elif target.observed(difference.path):
             delete.append(_step(difference, "the checkpoint has no such path"))
         else:

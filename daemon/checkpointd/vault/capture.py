@@ -83,9 +83,12 @@ class WorkTree:
         with self._opened() as root:
             return self._first(root, urgent)
 
-    def scan(self, urgent: Iterable[bytes] = ()) -> Captured:
-        """Finds every difference and captures it. `urgent` paths were told already: what else is found was missed."""
-        with self._opened() as root:
+    def scan(self, urgent: Iterable[bytes] = (), *, empty: bool = False) -> Captured:
+        """Finds every difference and captures it. `urgent` paths were told already: what else is found was missed.
+
+        `empty`: an empty folder is meant to be empty, and no disk that is not mounted.
+        """
+        with self._opened(empty=empty) as root:
             return self._scan(root, set(urgent))
 
     def capture(self, dirty: Collection[bytes], *, force: Collection[bytes] = ()) -> Captured:
@@ -123,14 +126,14 @@ class WorkTree:
     # Around every capture
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Root]:
+    def _opened(self, *, empty: bool = False) -> Iterator[Root]:
         self._refuse()
         try:
             root = Root(os.fsencode(self._top))
         except OSError as error:
             raise _vanished(self._top, os.strerror(error.errno or 0)) from error
         try:
-            self._check_mounted(root)
+            self._check_mounted(root, empty=empty)
             yield root
         except GitCancelled as error:
             raise CaptureCancelled from error
@@ -149,13 +152,13 @@ class WorkTree:
                 "Work in a folder of its own below it.",
             )
 
-    def _check_mounted(self, root: Root) -> None:
-        """An empty folder in the place of a work tree is taken for a disk that is not mounted."""
+    def _check_mounted(self, root: Root, *, empty: bool) -> None:
+        """An empty folder in the place of a work tree is taken for a disk that is not mounted, unless it is meant."""
         info = root.info()
         if self._device is not None and self._device != info.st_dev:
             raise _vanished(self._top, "another disk is in its place")
         held = self.state is not None and self.state.files != EMPTY_TREE.hex()
-        if self._known is None and held and not root.entries(b""):
+        if self._known is None and held and not empty and not root.entries(b""):
             raise _vanished(self._top, "it is empty")
         self._device = info.st_dev
 
