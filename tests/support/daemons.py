@@ -130,9 +130,11 @@ class Daemon:
         which = ("--session", session) if session else ()
 
         def found() -> list[dict[str, Any]]:
-            if session and not any(row["id"] == session for row in self.json("sessions", "--all")["sessions"]):
+            shown = self.ckpt("list", "--trigger", trigger, "-n", "100", *which, "--json", cwd=cwd, code=None)
+            if self.last_code == 3:  # nobody knows the session yet
                 return []
-            rows = self.checkpoints(cwd, "--trigger", trigger, "-n", "100", *which)
+            assert self.last_code == 0, self.last_stderr
+            rows: list[dict[str, Any]] = json.loads(shown)["checkpoints"]
             return rows if len(rows) >= count else []
 
         rows = self.wait_for(found, f"{count} {trigger} of {session or 'anybody'} in {cwd}")

@@ -1,6 +1,7 @@
 """Agents that are played: each does in a project what it writes into a log of its own format, as the real one would."""
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -58,6 +59,10 @@ class Actor:
     def compacts(self) -> None:
         """The agent forgets its context."""
         raise NotImplementedError
+
+    def thinks(self) -> None:
+        """The pause that no model does without between two steps."""
+        time.sleep(0.3)
 
     # What is built of these.
 
@@ -127,6 +132,12 @@ class Claude(Actor):
         block = {"tool_use_id": call, "type": "tool_result", "content": text, "is_error": bool(code)}
         result: Any = f"Error: {text}" if code else {"stdout": text, "stderr": "", "interrupted": False}
         self._record("user", message={"role": "user", "content": [block]}, toolUseResult=result)
+
+    def denied(self, call: str) -> None:
+        """The user says no to a call."""
+        text = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+        block = {"tool_use_id": call, "type": "tool_result", "content": text, "is_error": True}
+        self._record("user", message={"role": "user", "content": [block]}, toolUseResult="User rejected tool use")
 
     def writes(self, path: str | Path, text: str) -> None:
         call = self._tool("Write", {"file_path": str(self.cwd / path), "content": text})

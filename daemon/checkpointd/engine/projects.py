@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from checkpointd.catalog.catalog import Catalog
 from checkpointd.catalog.rows import Mark, ProjectRow, WorktreeRow
 from checkpointd.clock import Clock
 from checkpointd.model.checkpoint import Record
-from checkpointd.model.paths import quote
+from checkpointd.model.paths import quote, unquote
 from checkpointd.summaries import documents
 from checkpointd.vault import repository
 from checkpointd.vault.errors import StoreError
@@ -26,6 +27,8 @@ from checkpointd.vault.store import Vault
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_ENTRIES = 200
 
 
 class Root(Struct, frozen=True):
@@ -65,6 +68,10 @@ def text_of(path: Path) -> str:
     return quote(os.fsencode(path))
 
 
+def _path_of(text: str) -> Path:
+    return Path(os.fsdecode(unquote(text)))
+
+
 def root_of(directory: Path, home: Path) -> Root | NoRoot:
     """The git top level that holds `directory`, else the directory itself; never a home, `/` or a folder of them.
 
@@ -87,9 +94,10 @@ def root_of(directory: Path, home: Path) -> Root | NoRoot:
 
 
 def marks_of(root: Root) -> dict[str, Mark]:
-    """What a work tree is recognised by after a move: device and inode of the root and of its git dir, remotes."""
+    """What a work tree is recognised by after a move: device and inode of the root, of what is in it and of its
+    git dir, and its remotes."""
     info = root.path.stat()
-    marks: dict[str, Mark] = {"device": info.st_dev, "inode": info.st_ino}
+    marks: dict[str, Mark] = {"device": info.st_dev, "inode": info.st_ino, "entries": _entries(root.path)}
     if root.repository is not None:
         git = root.repository.git_dir.stat()
         marks |= {"git_inode": git.st_ino, "common": text_of(root.repository.common_dir)}
@@ -97,8 +105,20 @@ def marks_of(root: Root) -> dict[str, Mark]:
     return marks
 
 
+def _entries(folder: Path) -> list[str]:
+    """The inodes and names of the first things in a folder."""
+    with os.scandir(folder) as found:
+        return [f"{entry.inode()} {quote(os.fsencode(entry.name))}" for entry in islice(found, _ENTRIES)]
+
+
 def moved(marks: dict[str, Mark], candidate: dict[str, Mark]) -> bool:
-    """Whether two marks of a vanished root agree with those of a new one."""
+    """Whether two marks of a vanished root agree with those of a new one, and something in them does.
+
+    File systems give the inode of a removed directory to the next one that is made, so alone it says little.
+    """
+    held, there = marks.get("entries"), candidate.get("entries")
+    if isinstance(held, list) and held and not set(held) & set(there if isinstance(there, list) else ()):
+        return False
     agree = 0
     if marks.get("inode") == candidate.get("inode") and marks.get("device") == candidate.get("device"):
         agree += 1
@@ -106,7 +126,7 @@ def moved(marks: dict[str, Mark], candidate: dict[str, Mark]) -> bool:
         if candidate.get(key) and marks.get(key) == candidate.get(key):
             agree += 1
     if "git_inode" not in candidate and "git_inode" not in marks:
-        agree *= 2  # a plain directory has nothing but its inode
+        agree *= 2  # a plain directory has nothing but its inode and what is in it
     return agree >= 2
 
 
@@ -158,7 +178,7 @@ class Projects:
             if project is None:
                 continue
             own = {k.removeprefix(f"{row.id}."): v for k, v in project.marks.items() if k.startswith(f"{row.id}.")}
-            if moved(own, marks) and not await self._run(lambda row=row: Path(row.root).exists()):  # type: ignore[misc]
+            if moved(own, marks) and not await self._run(_path_of(row.root).exists):
                 log.info("project moved project=%s worktree=%s", row.project, row.id)
                 return self._seen(row, root, marks)
         return None

@@ -57,6 +57,7 @@ _UNPLACED = 20
 _FORGET_AFTER = timedelta(minutes=30)  # an ended session leaves memory
 _RECENT = timedelta(minutes=15)  # a log written so lately may be of a session that runs
 _PATIENCE = 2.0  # seconds that a client waits for records that are being made
+_UNSEEN = timedelta(seconds=5)
 _GRACE = 15.0  # and a daemon that stops
 
 
@@ -330,8 +331,9 @@ class Sessions:
             for one in self._for_each_tree(conversation, request):
                 tree = conversation.trees.get(one.worktree) or conversation.primary
                 if tree is None:
-                    # The log has not said yet where the session works: its first lines often do not.
-                    conversation.unplaced = [*conversation.unplaced, one][-_UNPLACED:]
+                    if not conversation.digest.cwd:
+                        # The log has not said yet where the session works: its first lines often do not.
+                        conversation.unplaced = [*conversation.unplaced, one][-_UNPLACED:]
                     continue
                 pending = self._pending.get(conversation.key)
                 if pending is None:
@@ -467,13 +469,16 @@ class Sessions:
 
     async def _head(self, tree: LiveTree) -> None:
         now = self._clock.now()
-        move = await self._run(lambda: reflog.last_move(tree.root))
-        if move is None or move.line == tree.last_move:
+        seen = tree.last_move
+        moves = await self._run(lambda: reflog.moves(tree.root, seen))
+        if moves:
+            tree.last_move = moves[-1].line
+        if seen is None:
+            moves = [move for move in moves if move.at >= now - _UNSEEN]  # it moved before anybody looked
+        jump = next((move for move in moves if move.sideways), None)
+        if jump is None:
             return
-        first, tree.last_move = tree.last_move is None, move.line
-        if first and move.at < now - timedelta(seconds=5):
-            return  # it moved before anybody looked
-        given = HeadMoved(at=max(move.at, tree.unrest_since(now)), sideways=move.sideways, worktree=tree.worktree_id)
+        given = HeadMoved(at=max(jump.at, tree.unrest_since(now)), sideways=True, worktree=tree.worktree_id)
         for conversation in self.live_in(tree):
             self._ask(conversation, conversation.feed(given, self._policy()))
 

@@ -8,16 +8,18 @@ from msgspec import Struct
 
 from checkpointd.vault import repository
 
-_TAIL = 8192
+_TAIL = 64 * 1024  # a rebase of hundreds of commits
 _FORWARD = (
     b"commit:",
     b"commit (initial):",
     b"commit (merge):",
+    b"commit (cherry-pick):",
     b"merge",
-    b"pull",
+    b"pull:",
     b"clone",
     b"cherry-pick",
     b"revert",
+    b"am:",
 )
 
 
@@ -30,26 +32,38 @@ class Move(Struct, frozen=True, kw_only=True):
     sideways: bool
 
 
-def last_move(root: Path) -> Move | None:
-    """HEAD's newest step in the repository at `root`; None where no reflog tells."""
+def moves(root: Path, after: bytes | None) -> list[Move]:
+    """HEAD's steps after the line `after`, oldest first; all that the end of the reflog tells where that is not in it.
+
+    Empty where there is no reflog.
+    """
+    lines = [line for line in _tail(root).split(b"\n") if line]
+    if after in lines:
+        lines = lines[len(lines) - lines[::-1].index(after) :]
+    return [move for line in lines if (move := parse(line)) is not None]
+
+
+def _tail(root: Path) -> bytes:
     found = repository.find(root)
     if found is None:
-        return None
+        return b""
     try:
         descriptor = os.open(
             found.git_dir / "logs" / "HEAD", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         )
     except OSError:
-        return None
+        return b""
     try:
         size = os.fstat(descriptor).st_size
         tail = os.pread(descriptor, _TAIL, max(0, size - _TAIL))
     except OSError:
-        return None
+        return b""
     finally:
         os.close(descriptor)
-    lines = tail.splitlines()
-    return parse(lines[-1]) if lines else None
+    # A line that git is still writing, or that the limit cut, is none.
+    if size > _TAIL:
+        tail = tail.partition(b"\n")[2]
+    return tail[: tail.rfind(b"\n") + 1]
 
 
 def parse(line: bytes) -> Move | None:
@@ -58,9 +72,8 @@ def parse(line: bytes) -> Move | None:
     words = head.split(b" ")
     if len(words) < 5 or not words[-2].isdigit():
         return None
-    moved = words[0] != words[1]
-    return Move(
-        line=line,
-        at=datetime.fromtimestamp(int(words[-2]), UTC),
-        sideways=moved and not action.startswith(_FORWARD),
-    )
+    try:
+        at = datetime.fromtimestamp(int(words[-2]), UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return Move(line=line, at=at, sideways=words[0] != words[1] and not action.startswith(_FORWARD))
