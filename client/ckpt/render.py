@@ -390,7 +390,7 @@ def projects(found: Sequence[methods.Project], now: float, width: int | None, fo
             home(each["root"], folder),
             "paused" if each["paused"] else plain(each["watch"]),
             counted(each["checkpoints"], "checkpoint"),
-            f"captured {age(each['last_capture'], now)}" if each["last_capture"] else "not captured yet",
+            _captured(each, now),
             size(each["size_bytes"]) if each["size_bytes"] is not None else "",
             plain(each["id"]),
         )
@@ -399,9 +399,21 @@ def projects(found: Sequence[methods.Project], now: float, width: int | None, fo
     return columns(cells, width) if cells else []
 
 
-def happening(found: methods.Happening) -> str:
+def _captured(each: methods.Project, now: float) -> str:
+    if each["last_capture"]:
+        return f"captured {age(each['last_capture'], now)}"
+    # The daemon knows of captures since its start, or since the project's `resume`.
+    return "" if each["checkpoints"] else "not captured yet"
+
+
+def happening(found: methods.Happening, width: int | None, folder: str | None) -> str:
+    """One line of `ckpt watch`: when, what, and the checkpoint's name, to paste."""
     at = time.localtime(seconds(found["at"]))
-    return f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}  {plain(found['kind']):<10}  {one_line(found['text'])}"
+    made = found["checkpoint"] if found["kind"] == "checkpoint" else None
+    when = f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}"
+    text = found["text"].replace(folder.rstrip("/") + "/", "~/") if folder else found["text"]
+    parts = [when, f"{plain(found['kind']):<10}", *([plain(made["name"])] if made else []), one_line(text)]
+    return cut("  ".join(parts), width)
 
 
 # Status
@@ -468,7 +480,7 @@ def _watched(each: methods.Project, now: float, folder: str | None) -> tuple[str
         home(each["root"], folder),
         "paused" if each["paused"] else plain(each["watch"]),
         counted(each["checkpoints"], "checkpoint"),
-        f"captured {age(each['last_capture'], now)}" if each["last_capture"] else "not captured yet",
+        _captured(each, now),
         open_changes,
     )
 

@@ -9,6 +9,7 @@ from typing import TextIO
 from ckpt import render
 
 _ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # how a shell says that there is no such program
 
 
 class Terminal:
@@ -108,8 +109,12 @@ class Terminal:
         env = {"LESS": "FRX", **self._env}
         try:
             # The user's own PAGER, which may hold options, as every program runs it.
-            subprocess.run(command, input=text.encode("utf-8", "backslashreplace"), shell=True, env=env, check=False)  # noqa: S602
+            data = text.encode("utf-8", "backslashreplace")
+            ran = subprocess.run(command, input=data, shell=True, env=env, check=False)  # noqa: S602
+            missing = ran.returncode in (_NOT_EXECUTABLE, _NOT_FOUND)
         except OSError:
+            missing = True
+        if missing:
             self._out.write(text)
             self._out.flush()
 

@@ -139,6 +139,14 @@ def test_a_plan_that_would_do_nothing_is_done(served: Served) -> None:
     assert done.stdout.endswith("unchanged 3 files\nnothing to do\n")
 
 
+def test_paths_that_no_side_has_are_not_found(served: Served) -> None:
+    keep = (answers.PlannedPath(path=b"src/slip.py", why="neither the checkpoint nor the project has it"),)
+    served.operations.plan = answers.RestorePlan(id="", target=served.operations.records[0], root=ROOT, keep=keep)
+    done = served.ckpt("restore", "@", "src/slip.py")
+    assert done.returncode == 3
+    assert "neither the checkpoint nor the project has it" in done.stdout
+
+
 def test_a_plan_that_no_longer_fits_is_a_conflict(served: Served) -> None:
     served.operations.failure = errors.Conflict("src/a.py changed since the plan.", "Look at the new plan.")
     done = served.ckpt("restore", "@", "--yes")
@@ -264,6 +272,34 @@ def test_long_text_goes_to_the_pager(served: Served, tmp_path: Path) -> None:
     pager = {"PAGER": f"cat > {tmp_path}/paged"}
     assert on_a_terminal(served, "list", "-n", "150", env=pager)[0] == 0
     assert len((tmp_path / "paged").read_text().splitlines()) == 150
+
+
+def test_long_text_is_shown_where_there_is_no_pager(served: Served) -> None:
+    served.operations.records *= 50
+    status, shown = on_a_terminal(served, "list", "-n", "150", env={"PAGER": "no-such-pager-anywhere"})
+    assert status == 0
+    assert shown.count("turn") >= 50
+
+
+def test_a_list_that_was_cut_says_where_the_rest_is(served: Served) -> None:
+    count = len(served.operations.records)
+    assert f"The newest {count}; older ones with `-n" in on_a_terminal(served, "list", "-n", str(count))[1]
+    assert "older ones" not in on_a_terminal(served, "list", "-n", str(count + 1))[1]
+
+
+def test_watch_names_the_checkpoint(served: Served) -> None:
+    made = served.operations.records[0]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ckpt.cli", "watch"], env=served.env, cwd=served.home, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        until(lambda: served.operations.listeners, child)
+        happening = answers.Happening(at=NOW, kind="checkpoint", text="turn: saved", checkpoint=made)
+        served.soon(lambda: served.operations.listeners[0].put_nowait(happening))
+        line = child.stdout.readline().decode()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(DEADLINE) == 0
+    assert line.endswith(f"  checkpoint  {made.name}  turn: saved\n")
 
 
 def test_watch_prints_a_line_each_until_interrupted(served: Served) -> None:

@@ -387,6 +387,17 @@ def test_undo_keeps_what_was_changed_since(world):
     assert world.files()["b"] == ("file", b"two", 0o644)
 
 
+def test_undo_says_why_of_its_own_and_not_of_what_it_takes_back(world):
+    world.write({"a": "one", "gone": "x"})
+    target = world.capture()
+    (world.root / "gone").unlink()
+    world.write({"a": "two", "late": "x"})
+    outcome = world.restore(target)
+    job = asyncio.run(world.restorer.plan_undo(outcome.plan))
+    assert whys(job.plan.restore) == {b"a": "differs", b"late": "missing"}
+    assert whys(job.plan.delete) == {b"gone": "was not there before"}
+
+
 def test_a_plan_is_carried_out_once(world):
     world.write({"a": "one"})
     target = world.capture()

@@ -68,8 +68,12 @@ def list_checkpoints(
     terminal.answer(
         reply, render.rows(reply["checkpoints"], context.now, terminal.width, projects=context.everywhere), long=True
     )
-    if not reply["checkpoints"] and not terminal.json:
+    if terminal.json:
+        return 0
+    if not reply["checkpoints"]:
         terminal.note("No checkpoints here. `ckpt save` makes one; `ckpt list --all` looks everywhere.")
+    elif len(reply["checkpoints"]) == limit and terminal.shown:
+        terminal.note(f"The newest {limit}; older ones with `-n {max(limit, 1) * 10}`, or `--since 3d`.")
     return 0
 
 

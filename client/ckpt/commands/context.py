@@ -28,11 +28,11 @@ class Context:
     def home(self) -> str | None:
         return self.env.get("HOME")
 
-    def daemon(self) -> connection.Connection:
-        """The daemon, connected on first use. What it has to tell everybody is told once."""
+    def daemon(self, *, alarm: bool = True) -> connection.Connection:
+        """The daemon, connected on first use. What it has to tell everybody is told once, if at all: `alarm`."""
         if self._daemon is None:
             self._daemon = connection.connect(self.env, self.terminal.note)
-            if self._daemon.hello.get("alarm"):
+            if alarm and self._daemon.hello.get("alarm"):
                 self.terminal.note(f"warning: {self._daemon.hello['alarm']}")
         return self._daemon
 

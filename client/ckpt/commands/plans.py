@@ -21,23 +21,25 @@ def restore(context: Context, *, checkpoint: str, paths: list[str], to: str | No
         allow_mass_delete=allow_mass_delete,
     )
     plan = context.daemon().call(methods.RESTORE_PLAN, params, context.terminal.progress)["plan"]
-    return _decide(context, plan, dry_run=dry_run, yes=yes, allowed=allow_mass_delete)
+    return _decide(context, plan, paths=bool(params["paths"]), dry_run=dry_run, yes=yes,
+                   allowed=allow_mass_delete)  # fmt: skip
 
 
 def undo(context: Context, *, dry_run: bool, yes: bool) -> int:
     params = methods.ScopeParams(cwd=context.where, project=context.project)
     plan = context.daemon().call(methods.UNDO_PLAN, params, context.terminal.progress)["plan"]
-    return _decide(context, plan, dry_run=dry_run, yes=yes, allowed=True)
+    return _decide(context, plan, paths=False, dry_run=dry_run, yes=yes, allowed=True)
 
 
-def _decide(context: Context, plan: methods.Plan, *, dry_run: bool, yes: bool, allowed: bool) -> int:
+def _decide(context: Context, plan: methods.Plan, *, paths: bool, dry_run: bool, yes: bool, allowed: bool) -> int:
     terminal = context.terminal
     untouched = {"plan": plan, "applied": False, "undo": None}
     lines = render.plan(plan, context.now, terminal.width, context.home)
     nothing = not plan["restore"] and not plan["delete"]
     if dry_run or nothing:
         terminal.answer(untouched, [*lines, "nothing to do" if nothing else "nothing was done (--dry-run)"])
-        return 0
+        # Every path that was named is one that cannot come back: a slip of the hand, more often than not.
+        return 3 if nothing and paths and plan["keep"] and not plan["unchanged"] else 0
     if not terminal.json:
         terminal.answer(None, lines)
     if plan["mass_delete"] and not allowed:
@@ -67,7 +69,7 @@ def forget(context: Context, *, what: str, yes: bool) -> int:
     lines = render.forget_plan(plan, context.now, terminal.width)
     if not plan["checkpoints"] and not plan["project"]:
         terminal.answer(untouched, [*lines, "nothing to do"])
-        return 0
+        return 1 if plan["keep"] else 0
     if not terminal.json:
         terminal.answer(None, lines)
     if not (yes or _agreed(context, "Forget them? Their bytes are gone then.", untouched)):

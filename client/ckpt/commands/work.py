@@ -36,7 +36,8 @@ def pause(context: Context) -> int:
 
 
 def resume(context: Context) -> int:
-    reply = context.daemon().call(methods.RESUME, _scope(context))
+    # To hear that nothing is captured is no news for somebody who is about to change it.
+    reply = context.daemon(alarm=not context.everywhere).call(methods.RESUME, _scope(context))
     return _switched(context, reply, "resumed")
 
 
@@ -53,8 +54,9 @@ def watch(context: Context) -> int:
     happenings = context.daemon().happenings(_scope(context))
     try:
         for happening in happenings:
-            line = json.dumps(happening) if context.terminal.json else render.happening(happening)
-            print(line, flush=True)
+            terminal = context.terminal
+            line = render.happening(happening, terminal.width, context.home)
+            print(json.dumps(happening) if terminal.json else line, flush=True)
     except KeyboardInterrupt:
         return 0
     return 0

@@ -262,10 +262,20 @@ def inverted(intent: Intent) -> Intent:
     """The intent that takes this one back."""
     return structs.replace(
         intent,
-        steps=tuple(structs.replace(step, target=step.present, present=step.target) for step in intent.steps),
+        steps=tuple(
+            structs.replace(step, target=step.present, present=step.target, why=_taken_back(step))
+            for step in intent.steps
+        ),
         made=intent.removed,
         removed=intent.made,
     )
+
+
+def _taken_back(step: Step) -> str:
+    """Why a path is in the plan that takes a restore back."""
+    if step.present is None:
+        return "was not there before"
+    return "missing" if step.target is None else step.why
 
 
 def _finish(journal: Journal, failed: Mapping[bytes, str], *, aborted: bool) -> None:

@@ -256,7 +256,11 @@ class Restores:
             log.error("event not written plan=%s error=%s", outcome.plan, error.strerror)
         self._bus.publish(
             answers.Happening(
-                at=now, kind="restore", text=f"restored {target.id}", project=target.project.id, checkpoint=target
+                at=now,
+                kind="restore",
+                text=f"restored {target.name}{_elsewhere(kept)}",
+                project=target.project.id,
+                checkpoint=target,
             )
         )
 
@@ -301,6 +305,10 @@ class Restores:
 def path_of_bytes(path: bytes) -> Path:
     """A raw path."""
     return Path(os.fsdecode(path))
+
+
+def _elsewhere(kept: Kept) -> str:
+    return "" if kept.job is not None else f" into {os.fsdecode(kept.answer.root)}"
 
 
 def _is_empty(folder: Path) -> bool:
