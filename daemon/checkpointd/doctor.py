@@ -58,7 +58,12 @@ def _rebuild(env: Mapping[str, str], *, as_json: bool) -> int:
         counts = {"projects": rebuilt.projects, "checkpoints": rebuilt.checkpoints, "sessions": rebuilt.sessions}
         print(json.dumps({**counts, "problems": problems}))
     else:
-        made = f"{rebuilt.projects} projects, {rebuilt.checkpoints} checkpoints, {rebuilt.sessions} sessions"
+        made = ", ".join(
+            f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+            for count, what in (
+                (rebuilt.projects, "project"), (rebuilt.checkpoints, "checkpoint"), (rebuilt.sessions, "session")
+            )
+        )  # fmt: skip
         print(f"catalog rebuilt: {made}")
         for problem in rebuilt.problems:
             print(problem.what)

@@ -69,8 +69,10 @@ class History:
         # A sub-agent's log belongs to a session whose own log says more.
         if before is None or before.log == row.log or row.turns > before.turns:
             self._catalog.put_session(row)
-        self._catalog.put_cursors([cursor_row(found.path, found.agent, conversation.session, old.cursor)])
-        self._catalog.count(found.agent, old.counts)
+        cursor = cursor_row(found.path, found.agent, conversation.session, old.cursor)
+        if self._catalog.cursor(cursor.path) is None:  # else its records were counted, and are only read anew
+            self._catalog.count(found.agent, old.counts)
+        self._catalog.put_cursors([cursor])
 
 
 def _read_all(logs: Sequence[LogFile]) -> list[Old]:
