@@ -237,7 +237,7 @@ def test_a_burst_after_its_command_only_amends_it(session: Session) -> None:
     (call,) = session.remove(10)
     (burst,) = session.give(Burst(at=at(10.2), deleted=7, paths=("src/a.py",)))
     assert burst.amends == call.position
-    assert "7 paths" in burst.reason
+    assert burst.reason == "7 paths deleted at once: src/a.py, …"
 
 
 def test_a_command_after_its_burst_only_amends_it(session: Session) -> None:

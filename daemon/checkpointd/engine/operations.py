@@ -526,7 +526,12 @@ class Operations:
         project = self._lookup.required_project(scope)
         found = self._catalog.checkpoints(CheckpointFilter(project=project.id, limit=500))
         wanted = ("session-end", "manual", "handoff", "repeated-failure")
-        row = next((r for r in found if {r.record.trigger, *r.record.also} & set(wanted)), found[0] if found else None)
+        of_work = [r for r in found if r.record.session is not None or r.record.note]
+        # One by hand that knows of no session and has no note says nothing of the work.
+        row = next(
+            (r for r in (*of_work, *found) if {r.record.trigger, *r.record.also} & set(wanted)),
+            found[0] if found else None,
+        )
         if row is None:
             raise NotFound("There is no checkpoint here to go on from.", hint="`ckpt save` makes one.")
         return row

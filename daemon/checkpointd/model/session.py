@@ -515,7 +515,7 @@ def _worked_at(state: SessionState, at: datetime, policy: Policy) -> bool:
 
 def _deleted(burst: Burst) -> str:
     what = "path" if burst.deleted == 1 else "paths"
-    examples = ", ".join(burst.paths[:3])
+    examples = ", ".join(burst.paths[:3]) + (", …" if burst.deleted > min(len(burst.paths), 3) else "")
     return _line(f"{burst.deleted} {what} deleted at once" + (f": {examples}" if examples else ""))
 
 
