@@ -41,6 +41,7 @@ def asleep(home: Home) -> Iterator[Daemon]:
     yield made
     if made.process is not None and made.process.poll() is None:
         assert made.stop() == 0, made.stderr[-2000:]
+    assert "Traceback" not in made.logged + made.stderr
 
 
 @pytest.fixture

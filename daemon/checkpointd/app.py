@@ -45,6 +45,7 @@ from checkpointd.notify import Notifier
 from checkpointd.places import Places
 from checkpointd.processes.table import agent_ancestor, boot_id, self_usage
 from checkpointd.processes.wait import ProcessWait
+from checkpointd.vault.errors import StoreError
 from checkpointd.vault.run import GitError, check_git
 from checkpointd.watch.hubs import hub
 from checkpointd.watch.logs import LogWatch
@@ -174,6 +175,7 @@ class App:
         self._add_jobs(jobs, sessions, binding, retainer, log_watch, pool)
         jobs.start()
         await notices.look()
+        jobs.add("notices", timedelta(seconds=30), notices.look)
         self._notifier.send("READY=1", f"STATUS=watching {len(protection.trees())} work trees")
         log.info("serving pid=%d projects=%d", os.getpid(), len(catalog.projects()))
         await self._stop.wait()
@@ -265,26 +267,28 @@ class _Notices:
         self._unfinished: list[answers.Problem] = []
 
     async def look(self) -> None:
-        """Looks for restores that were interrupted, once at start."""
+        """Looks for vaults that cannot be opened, and restores that were interrupted."""
+        found: list[answers.Problem] = []
         for worktree in self._catalog.worktrees():
             try:
                 project = await self._projects.open(worktree.project)
                 plans = await self._restores.unfinished(worktree, project)
-            except Exception as error:
-                log.error("project cannot be opened project=%s", worktree.project, exc_info=error)
-                self._unfinished.append(
-                    answers.Problem(
-                        what=f"The vault of {worktree.root} cannot be opened: {error}", hint="`ckpt doctor`"
-                    )
-                )
+            except (StoreError, OSError) as error:
+                log.error("project cannot be opened project=%s error=%s", worktree.project, type(error).__name__)
+                found.append(answers.Problem(what=f"{worktree.root} is not captured: {error}", hint="`ckpt doctor`"))
                 continue
-            self._unfinished += [
+            except Exception as error:  # a bug in one project must not keep the others from being protected
+                log.exception("project cannot be looked at project=%s", worktree.project)
+                found.append(answers.Problem(what=f"{worktree.root} could not be looked at: {error!r}"))
+                continue
+            found += [
                 answers.Problem(
                     what=f"A restore in {worktree.root} was interrupted ({plan}).",
                     hint="`ckpt undo` there takes back what it did; restoring again finishes it.",
                 )
                 for plan in plans
             ]
+        self._unfinished = found
 
     def now(self) -> Iterable[answers.Problem]:
         if self._app.config_problem is not None:

@@ -20,7 +20,13 @@ class Daemon:
     def __init__(self, home: Home) -> None:
         self.home = home
         self.process: subprocess.Popen[bytes] | None = None
+        self.prefix: tuple[str, ...] = ()  # a command that starts it, such as one that takes rights away
         self._ready: socket.socket | None = None
+
+    @property
+    def logged(self) -> str:
+        """What it wrote into its log."""
+        return self.home.log.read_text(errors="replace") if self.home.log.exists() else ""
 
     def start(self, deadline: float = 20.0) -> "Daemon":
         address = self.home.runtime / "notify"
@@ -30,7 +36,7 @@ class Daemon:
         self._ready.settimeout(deadline)
         env = {**self.home.env, "NOTIFY_SOCKET": str(address)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "checkpointd", "run", "--log", str(self.home.log)],
+            [*self.prefix, sys.executable, "-m", "checkpointd", "run", "--log", str(self.home.log)],
             env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -158,6 +164,5 @@ class Daemon:
             if value:
                 return value
             if time.monotonic() > end:
-                log = self.home.log.read_text()[-3000:] if self.home.log.exists() else ""
-                raise AssertionError(f"not seen within {deadline} s: {what}\n{log}")
+                raise AssertionError(f"not seen within {deadline} s: {what}\n{self.logged[-3000:]}")
             time.sleep(0.05)

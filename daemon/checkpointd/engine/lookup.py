@@ -108,7 +108,9 @@ class Lookup:
         found = self._catalog.nth_newest(row.id, int(match[1] or 0))
         if found is None:
             count = len(self._catalog.checkpoints(CheckpointFilter(worktree=row.id)))
-            raise NotFound(f"There is no {text}: this work tree has {count} checkpoints.")
+            raise NotFound(
+                f"There is no {text}: this work tree has {count} checkpoints.", hint="`ckpt list` shows them."
+            )
         return found
 
     def _session_start(self, row: WorktreeRow) -> CheckpointRow:
@@ -116,7 +118,7 @@ class Lookup:
             (r for r in self._catalog.checkpoints(CheckpointFilter(worktree=row.id)) if r.record.session), None
         )
         if newest is None or newest.record.session is None:
-            raise NotFound("No session has worked here yet.")
+            raise NotFound("No session has worked here yet.", hint="`ckpt list` shows the checkpoints made by hand.")
         of_session = self._catalog.checkpoints(CheckpointFilter(worktree=row.id, session=newest.record.session.id))
         return of_session[-1]
 

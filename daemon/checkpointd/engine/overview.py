@@ -207,6 +207,13 @@ class Overview:
         for directory, why in list(self._protection.refusals.items())[:5]:
             found.append(answers.Problem(what=f"Nothing is captured for work in {directory}: {why}."))
         for project in self._projects.opened():
+            if lost := project.lost & self._catalog.checkpoint_ids(project.id):
+                found.append(
+                    answers.Problem(
+                        what=f"Missing from the vault of {project.row.name}: {len(lost)} of its listed checkpoints.",
+                        hint=f"Bring {project.folder} back from a backup, or `ckpt doctor --rebuild` to drop them.",
+                    )
+                )
             found += [
                 answers.Problem(what=f"{project.row.name}: {p.what}", hint=p.hint) for p in project.vault.problems
             ]

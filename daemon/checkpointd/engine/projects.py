@@ -16,6 +16,7 @@ from msgspec import Struct
 from checkpointd.catalog.catalog import Catalog
 from checkpointd.catalog.rows import Mark, ProjectRow, WorktreeRow
 from checkpointd.clock import Clock
+from checkpointd.engine.errors import Failed
 from checkpointd.model.checkpoint import Record
 from checkpointd.model.paths import quote, unquote
 from checkpointd.summaries import documents
@@ -44,6 +45,10 @@ class NoRoot(Struct, frozen=True):
     why: str
 
 
+class VaultUnusable(Failed, StoreError):
+    """The vault of a project cannot be opened."""
+
+
 class Project:
     """One project with its vault open. `lock` is held by whoever writes the vault."""
 
@@ -53,6 +58,7 @@ class Project:
         self.vault = vault
         self.events = events
         self.lock = asyncio.Lock()
+        self.lost: frozenset[str] = frozenset()  # checkpoints that are listed, and that the vault does not hold
 
     @property
     def id(self) -> str:
@@ -221,7 +227,7 @@ class Projects:
         return None
 
     async def open(self, project_id: str) -> Project:
-        """The project with its vault open; made where it has none yet. Raises StoreError."""
+        """The project with its vault open; made where it has none yet. Raises VaultUnusable."""
         project = self._open.get(project_id)
         if project is not None:
             return project
@@ -232,15 +238,22 @@ class Projects:
             if row is None:
                 raise KeyError(project_id)
             folder = self._folder / project_id
-            vault, events = await self._run(lambda: _opened(folder, row))
+            try:
+                vault, events = await self._run(lambda: _opened(folder, row))
+            except (StoreError, OSError) as error:
+                raise VaultUnusable(
+                    f"The vault of {row.name} ({folder}) cannot be opened: {error}",
+                    hint="Other projects are not concerned; `ckpt doctor` looks into it.",
+                ) from error
             project = Project(row, folder, vault, events)
-            await self._adopt_missed(project)
+            await self._compare(project)
             self._open[project_id] = project
             return project
 
-    async def _adopt_missed(self, project: Project) -> None:
-        """A daemon that was killed between the vault's commit and the catalog's row left a checkpoint unlisted."""
-        missed = set(await self._run(project.vault.checkpoint_ids)) - self._catalog.checkpoint_ids(project.id)
+    async def _compare(self, project: Project) -> None:
+        """Has the catalog list what the vault holds: a daemon may be killed between the commit and the row."""
+        held, listed = set(await self._run(project.vault.checkpoint_ids)), self._catalog.checkpoint_ids(project.id)
+        missed, project.lost = held - listed, frozenset(listed - held)
         if not missed:
             return
         found, unreadable = await self._run(lambda: read_records(project.vault, missed))

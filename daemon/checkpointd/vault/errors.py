@@ -2,15 +2,21 @@
 
 
 class StoreError(Exception):
-    """The vault could not do what was asked; nothing of it is half done."""
+    """The vault could not do what was asked; nothing of it is half done. `hint`: the way out, where there is one."""
+
+    hint: str | None = None
 
 
 class StoreFull(StoreError):
     """No room: the disk or the quota is used up."""
 
+    hint = "Free some room there: it is tried again by itself."
+
 
 class ReadOnlyStore(StoreError):
     """The vault may be read but not written."""
+
+    hint = "Make it writable for you: it is tried again by itself."
 
 
 class NotAVault(StoreError):
