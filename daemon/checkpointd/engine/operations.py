@@ -237,10 +237,12 @@ class Operations:
         return answers.Contents(data=data[offset : offset + limit], size=len(data), mode=entry.mode)
 
     def _relative(self, row: CheckpointRow, path: bytes) -> bytes:
+        worktree = self._catalog.worktree(row.record.project.worktree)
+        root = worktree.root if worktree is not None else row.record.project.root  # it may have moved since
         try:
-            return selection(path, bytes(path_of(row.record.project.root)))
+            return selection(path, bytes(path_of(root)))
         except PathRefused as error:
-            raise Refused(str(error)) from error
+            raise Refused(f"{error}.", hint=f"Name a path below {root}.") from error
 
     async def diff(
         self, scope: Scope, old: str, new: str | None, paths: tuple[bytes, ...], *, patch: bool

@@ -71,12 +71,18 @@ class Protection:
 
         Returns as soon as the watch is begun: the first capture goes on in the background.
         """
-        root = await self._projects.root(directory)
-        if isinstance(root, NoRoot):
-            self.refusals[str(directory)] = root.why
+        found = await self._entered(directory)
+        if isinstance(found, NoRoot):
+            self.refusals[str(directory)] = found.why
             return None
         self.refusals.pop(str(directory), None)
-        if self.excluded(root.path):
+        return found
+
+    async def _entered(self, directory: Path) -> LiveTree | NoRoot | None:
+        root = await self._projects.root(directory)
+        if isinstance(root, NoRoot):
+            return root
+        if await self._run(lambda: self.excluded(root.path)):
             return None
         row = await self._projects.worktree(root)
         project = self._catalog.project(row.project)
@@ -85,14 +91,17 @@ class Protection:
         return await self.protect(row, root)
 
     def excluded(self, root: Path) -> bool:
-        """Whether the user's config leaves this project out."""
-        return any(root == Path(text).expanduser() for text in self._config().exclude_projects)
+        """Whether the user's config leaves this project, or a folder that it lies in, out. Blocks."""
+        out = (Path(text).expanduser().resolve() for text in self._config().exclude_projects)
+        return any(path == root or path in root.parents for path in out)
 
     async def protect(self, row: WorktreeRow, root: Root) -> LiveTree:
         """The work tree's LiveTree, started where it is not running. Raises StoreError."""
         tree = self._trees.get(row.id)
-        if tree is not None:
+        if tree is not None and tree.root == root.path:
             return tree
+        if tree is not None:  # its directory was renamed, and nobody has noticed yet
+            await self.stop(row.id)
         project = await self._projects.open(row.project)
         if row.id in self._trees:  # somebody else was faster while the vault was opened
             return self._trees[row.id]
@@ -157,10 +166,13 @@ class Protection:
 
     async def for_client(self, directory: Path) -> LiveTree:
         """The tree that a client means by `directory`. Raises Refused where nothing may be protected."""
-        tree = await self.enter(directory)
+        tree = await self._entered(directory)
+        if isinstance(tree, NoRoot):
+            raise Refused(f"{tree.why}.", hint="`cd` into a project first.")
         if tree is None:
             raise Refused(
-                self.refusals.get(str(directory), f"Nothing is captured in {directory}: it is paused or excluded.")
+                f"Nothing is captured in {directory}: it is paused or excluded.",
+                hint="`ckpt resume` captures again what is paused; `exclude_projects` is a setting.",
             )
         return tree
 

@@ -102,7 +102,7 @@ class Restores:
         try:
             job = await restorer.plan(row.record.id, target, present, paths=request.paths, head_moved=head_moved)
         except PathRefused as error:
-            raise Refused(str(error)) from error
+            raise Refused(f"{error}.", hint=f"Name a path below {tree.root}.") from error
         except MissingObject as error:
             raise Failed(f"{row.record.id} is damaged: {error}", hint="`ckpt list` for one before it.") from error
         return self._keep(Kept(self._answer(job, row, tree.root), job, restorer, target, request, tree, project))
@@ -117,7 +117,7 @@ class Restores:
         try:
             plan = await restorer.preview(target, paths=request.paths)
         except PathRefused as error:
-            raise Refused(str(error)) from error
+            raise Refused(f"{error}.", hint=f"Name a path below {row.record.project.root}.") from error
         answer = answers.RestorePlan(
             id=self._random_hex()[:16], target=row.record, root=bytes(directory),
             restore=tuple(_planned(step) for step in plan.restore), expires_at=self._clock.now() + _KEPT,
@@ -135,7 +135,7 @@ class Restores:
         interrupted = await restorer.unfinished()
         last = interrupted[-1].intent.plan if interrupted else await restorer.last()
         if last is None:
-            raise NotFound("There is no restore to take back here.")
+            raise NotFound("There is no restore to take back here.", hint="`ckpt restore` makes the first one.")
         job = await (restorer.plan_abort(last) if interrupted else restorer.plan_undo(last))
         row = self._catalog.checkpoint(job.target)
         if row is None:

@@ -568,10 +568,14 @@ def _tick(state: SessionState, given: Tick, policy: Policy) -> Step:
     limit = policy.idle if state.phase == "waiting" else policy.idle_open_turn
     if given.now - state.last_at < limit:
         return state, ()
-    minutes = int(limit.total_seconds() // 60)
     where = "a finished turn" if state.phase == "waiting" else "an open turn"
-    reason = f"Nothing was heard for {minutes} minutes in {where}"
+    reason = f"Nothing was heard for {_spelled(limit)} in {where}"
     return _ended(state, "idle", given.now, given.now.isoformat(), reason)
+
+
+def _spelled(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    return f"{seconds} seconds" if seconds < 120 else f"{seconds // 60} minutes"
 
 
 def _ended(state: SessionState, ending: Ending, at: datetime | None, position: str, reason: str) -> Step:
