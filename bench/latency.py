@@ -69,8 +69,8 @@ def _lines(stage: Stage, daemon: Daemon, listener: Listener, report: Report) -> 
         (stage.project / "step.txt").write_text(f"{number}\n")
         time.sleep(0.5)  # the requests of one moment make one record: each is to have its own
         since, heard = daemon.log.stat().st_size, len(listener.heard)
-        stage.answers(f"Did step {number}.")
         written = time.time()
+        stage.answers(f"Did step {number}.")
         triggers.append(daemon.hears("trigger=turn", since) - written)
         records.append(listener.checkpoint("turn", heard) - written)
     # The daemon's log has whole milliseconds, cut off: half of one is added.
