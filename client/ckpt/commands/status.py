@@ -63,4 +63,5 @@ def _rebuild(context: Context) -> int:
 
 def _become_doctor(context: Context, *, rebuild: bool) -> None:
     options = ["--rebuild"] * rebuild + ["--json"] * context.terminal.json
-    os.execv(sys.executable, [sys.executable, "-m", "checkpointd", "doctor", *options])  # noqa: S606 - our own program
+    # -P: else modules of the directory that we are asked in would be ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "checkpointd", "doctor", *options])  # noqa: S606 - our own program

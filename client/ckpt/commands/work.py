@@ -64,7 +64,8 @@ def watch(context: Context) -> int:
 
 def demo() -> int:
     """Becomes the daemon's own show: a real daemon in a scratch home."""
-    os.execv(sys.executable, [sys.executable, "-m", "checkpointd", "demo"])  # noqa: S606 - our own program
+    # -P: else modules of the directory that we are asked in would be ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "checkpointd", "demo"])  # noqa: S606 - our own program
 
 
 def _scope(context: Context) -> methods.ScopeParams:
