@@ -44,12 +44,12 @@ def default_socket(env: Mapping[str, str]) -> str:
     data = data_folder(env)
     runtime = os.path.join(base, "checkpointd") if base and os.path.isdir(base) else os.path.join(data, "run")
     socket = os.path.join(runtime, "socket")
-    if len(socket.encode()) <= _SOCKET_LIMIT:
+    if len(os.fsencode(socket)) <= _SOCKET_LIMIT:
         return socket
     # hashlib costs 3 ms to import; almost no path is that long.
     import hashlib
 
-    digest = hashlib.sha256(data.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
     return f"/tmp/checkpointd-{digest}/socket"  # noqa: S108 - the daemon makes the folder 0700, the client checks the peer
 
 

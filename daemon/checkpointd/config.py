@@ -4,7 +4,7 @@ import difflib
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -52,7 +52,7 @@ class RetentionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     everything: timedelta = timedelta(hours=48)
     max_bytes: Size = Size(10 << 30)
-    free_fraction: float = 0.05
+    free_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.05
     every: timedelta = timedelta(hours=1)
 
 
@@ -79,26 +79,34 @@ def span(text: str) -> timedelta:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", text.strip())
     if not match:
         raise ValueError(f"expected a span such as 30s, 10m, 12h or 7d, got {text!r}")
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError as error:
+        raise ValueError(f"{text} is too long a span") from error
 
 
 def size(value: str | int) -> Size:
     """The bytes that 20MiB or a number name. Raises ValueError."""
     if isinstance(value, int):
+        if value < 0:
+            raise ValueError(f"expected a size, got {value}")
         return Size(value)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", value.strip())
     if not match or match[2] not in _SIZES:
         raise ValueError(f"expected a size such as 500MiB or 10GiB, got {value!r}")
-    return Size(float(match[1]) * _SIZES[match[2]])
+    try:
+        return Size(float(match[1]) * _SIZES[match[2]])
+    except OverflowError as error:
+        raise ValueError(f"{value} is too large a size") from error
 
 
 def _decode(kind: type[Any], value: Any) -> Any:
     if kind is Size and isinstance(value, str | int) and not isinstance(value, bool):
         return size(value)
-    raise NotImplementedError(f"expected {kind.__name__}, got {type(value).__name__}")
+    raise TypeError(f"expected a {kind.__name__.lower()}, got {type(value).__name__}")
 
 
-def _spans(value: Any, kind: type[Struct]) -> Any:
+def _spans(value: Any, kind: type[Struct], place: str = "") -> Any:
     """Spans in YAML text become timedeltas before msgspec looks, since it would read them as ISO 8601."""
     if not isinstance(value, dict):
         return value
@@ -107,9 +115,12 @@ def _spans(value: Any, kind: type[Struct]) -> Any:
     for key, item in value.items():
         expected = known.get(key)
         if expected is timedelta and isinstance(item, str):
-            out[key] = span(item)
+            try:
+                out[key] = span(item)
+            except ValueError as error:
+                raise ValueError(f"{place}{key}: {error}") from error
         elif isinstance(expected, type) and issubclass(expected, Struct):
-            out[key] = _spans(item, expected)
+            out[key] = _spans(item, expected, f"{place}{key}.")
         else:
             out[key] = item
     return out
@@ -119,7 +130,7 @@ def parse(text: str, name: str) -> Config:
     """The config that a YAML text spells. Raises ConfigError that names `name` and the place."""
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none, and the like
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
     if data is None:
         return Config()

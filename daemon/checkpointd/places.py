@@ -1,6 +1,7 @@
 """Where state lives on this machine."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,8 +65,8 @@ def find(env: Mapping[str, str]) -> Places:
     runtime = runtime_base / "checkpointd" if runtime_base else data / "run"
     override = env.get("CHECKPOINTD_SOCKET")
     socket = Path(override) if override else runtime / "socket"
-    if not override and len(str(socket).encode()) > _SOCKET_LIMIT:
-        digest = hashlib.sha256(str(data).encode()).hexdigest()[:16]
+    if not override and len(os.fsencode(socket)) > _SOCKET_LIMIT:
+        digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
         socket = Path("/tmp") / f"checkpointd-{digest}" / "socket"  # noqa: S108 - the folder is made 0700 and its owner checked
     file = env.get("CHECKPOINTD_CONFIG")
     return Places(home=home, data=data, runtime=runtime, state=state,

@@ -129,5 +129,5 @@ class Binding:
 def _real(cwd: str) -> str:
     try:
         return str(Path(cwd).resolve())
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return cwd

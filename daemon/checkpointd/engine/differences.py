@@ -54,4 +54,6 @@ def unified(difference: TreeDifference, before: bytes | None, after: bytes | Non
 
 
 def _lines(content: bytes | None) -> Sequence[str]:
-    return (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+    # Not splitlines: a form feed or a line separator ends no line of a patch.
+    text = (content or b"").decode("utf-8", "replace")
+    return [line + "\n" for line in text.split("\n")[:-1]] + [last for last in (text.rpartition("\n")[2],) if last]

@@ -30,7 +30,7 @@ class Lookup:
         cwd = Path(os.fsdecode(scope.cwd))
         try:
             cwd = cwd.resolve()
-        except OSError:
+        except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
             return None
         found: WorktreeRow | None = None
         depth = -1
@@ -59,7 +59,7 @@ class Lookup:
         exact = [p for p in projects if text in (p.id, p.name)]
         if not exact:
             rooted = {row.project for row in self._catalog.worktrees() if row.root == text.rstrip("/")}
-            exact = [p for p in projects if p.id in rooted or p.id.startswith(text)]
+            exact = [p for p in projects if p.id in rooted or (text and p.id.startswith(text))]
         if not exact:
             raise NotFound(f"There is no project {text}.", hint="`ckpt projects` shows them.")
         if len(exact) > 1:

@@ -78,8 +78,9 @@ def _path_of(text: str) -> Path:
     return Path(os.fsdecode(unquote(text)))
 
 
-def root_of(directory: Path, home: Path) -> Root | NoRoot:
-    """The git top level that holds `directory`, else the directory itself; never a home, `/` or a folder of them.
+def root_of(directory: Path, home: Path, own: Path | None = None) -> Root | NoRoot:
+    """The git top level that holds `directory`, else the directory itself; never a home, `/` or a folder of them, nor
+    what holds `own`, the daemon's data: each capture of it would be a change to capture.
 
     Reads the file system: call it in a worker.
     """
@@ -87,6 +88,8 @@ def root_of(directory: Path, home: Path) -> Root | NoRoot:
         real = directory.resolve(strict=True)
     except OSError as error:
         return NoRoot(f"{directory} cannot be reached: {error.strerror}")
+    except RuntimeError:  # before Python 3.13
+        return NoRoot(f"{directory} cannot be reached: its links run in a circle")
     if not real.is_dir():
         real = real.parent
     found = repository.find(real)
@@ -94,6 +97,9 @@ def root_of(directory: Path, home: Path) -> Root | NoRoot:
     home = home.resolve()
     if path == home or path in home.parents:
         return NoRoot(f"{path} is a home directory or holds one: it is never captured as a whole")
+    own = own.resolve() if own is not None else None
+    if own is not None and (path == own or path in own.parents or own in path.parents):
+        return NoRoot(f"{path} holds the checkpoints themselves: it is never captured as a whole")
     if path in (Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - shared by everybody, so it is nobody's project
         return NoRoot(f"{path} is shared by everything: it is never captured as a whole")
     return Root(path, found)
@@ -153,7 +159,7 @@ class Projects:
 
     async def root(self, directory: Path) -> Root | NoRoot:
         """The root that a session in `directory` works in."""
-        return await self._run(lambda: root_of(directory, self._home))
+        return await self._run(lambda: root_of(directory, self._home, self._folder.parent))
 
     def known(self, root: Path) -> WorktreeRow | None:
         """The work tree at exactly this root, if it is known."""

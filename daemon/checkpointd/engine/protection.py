@@ -92,7 +92,7 @@ class Protection:
 
     def excluded(self, root: Path) -> bool:
         """Whether the user's config leaves this project, or a folder that it lies in, out. Blocks."""
-        out = (Path(text).expanduser().resolve() for text in self._config().exclude_projects)
+        out = [_spelled_out(text) for text in self._config().exclude_projects]
         return any(path == root or path in root.parents for path in out)
 
     async def protect(self, row: WorktreeRow, root: Root) -> LiveTree:
@@ -178,6 +178,14 @@ class Protection:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _spelled_out(text: str) -> Path:
+    """The path that a setting means; as it stands there where a `~name` or a circle of links leads nowhere."""
+    try:
+        return Path(text).expanduser().resolve()
+    except (OSError, RuntimeError):
+        return Path(text)
 
 
 def _held(project: Project, checkpoint: str) -> Captured | None:
