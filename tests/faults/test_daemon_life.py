@@ -247,6 +247,20 @@ def test_b053_b059_a_home_is_never_captured(daemon: Daemon, home: Home) -> None:
     daemon.ckpt("save", cwd=Path("/"), code=1)
 
 
+@pytest.mark.parametrize(
+    "place", [".local/share", ".local", ".local/share/checkpointd", ".local/share/checkpointd/projects"]
+)
+def test_b052_it_never_captures_its_own_checkpoints(daemon: Daemon, home: Home, place: str) -> None:
+    """Each capture would be a change to capture: 25 MB of packs a second."""
+    agent = Claude(home.path, home.path / place)
+    agent.works("note.txt", "n\n")
+    daemon.wait_for(lambda: daemon.json("sessions", "--all")["sessions"], "the session")
+    daemon.ckpt("save", cwd=home.path / place, code=1)
+    assert "checkpoints themselves" in daemon.last_stderr
+    assert not list((home.data / "projects").glob("*/vault.git"))
+    assert "checkpoints themselves" in daemon.ckpt("status")
+
+
 def test_b060_b061_a_sparse_giant_costs_nothing(daemon: Daemon, home: Home, repo: Path) -> None:
     daemon.ckpt("save", "before", cwd=repo)
     base = size_of(home.data)
