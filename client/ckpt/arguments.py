@@ -37,7 +37,8 @@ def parse(words: list[str]) -> Given:
     """What was asked for; ends the process with help or, status 2, with what is wrong."""
     if words and words[0] in COMMANDS:
         # Only the command asked for: to build all of them would double what `ckpt list` costs.
-        given = _parser(words[0], COMMANDS[words[0]]).parse_args(words[1:])
+        # Intermixed: `restore ID --yes PATH` is what people type, and the plain way knows no path after an option.
+        given = _parser(words[0], COMMANDS[words[0]]).parse_intermixed_args(words[1:])
         given.command = words[0]
         return given
     return _overview().parse_args(words)

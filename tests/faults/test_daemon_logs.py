@@ -83,7 +83,8 @@ def test_b177_secrets_of_a_conversation_are_written_nowhere(daemon: Daemon, repo
 
 def test_b095_a_secret_file_is_in_no_vault(daemon: Daemon, repo: Path) -> None:
     repositories.write(repo, {".env": "KEY=verysecretvalue123\n", "deep/.env.local": "KEY=verysecretvalue123\n",
-                              "id_rsa": "verysecretvalue123\n", "server.pem": "verysecretvalue123\n"})  # fmt: skip
+                              "id_rsa": "verysecretvalue123\n",
+                              ".pgpass": "verysecretvalue123\n", "server.pem": "verysecretvalue123\n"})  # fmt: skip
     agent = Claude(daemon.home.path, repo)
     agent.works("a.py", "a = 2\n")
     daemon.checkpoint(repo, "turn")

@@ -189,3 +189,11 @@ def test_no_words_of_a_client_end_the_daemon(daemon: Daemon, repo: Path) -> None
         assert daemon.last_code in (0, 1, 2, 3, 4), (words, daemon.last_code, daemon.last_stderr)
         assert "Traceback" not in daemon.last_stderr, words
     assert "Traceback" not in daemon.home.log.read_text()
+
+
+def test_paths_may_follow_options(daemon: Daemon, repo: Path) -> None:
+    daemon.ckpt("save", "x", cwd=repo)
+    repositories.write(repo, {"a.py": "a = 2\n", "src/b.py": "b = 2\n"})
+    daemon.ckpt("restore", "x", "--yes", "a.py", cwd=repo)
+    assert ((repo / "a.py").read_text(), (repo / "src/b.py").read_text()) == ("a = 1\n", "b = 2\n")
+    assert "b.py" in daemon.ckpt("diff", "x", "--name-only", "src", cwd=repo)

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 _SECRET_NAMES = (
-    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.kdbx", "id_*", ".npmrc", ".pypirc", ".netrc",
-    "credentials*", "service-account*.json",
+    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.kdbx", "id_*", ".npmrc", ".pypirc", ".netrc", ".pgpass",
+    "credentials*", ".credentials*", "service-account*.json",
 )  # fmt: skip
 _HARMLESS_ENDINGS = (".example", ".sample", ".template", ".tmpl", ".dist", ".pub")
 # `id_*` and `credentials*` are also how people name modules, and a skipped module is lost work.
