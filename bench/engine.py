@@ -35,17 +35,18 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.clock = SystemClock()
         self.pool = ThreadPoolExecutor(6)
-        self.catalog = Catalog(folder / "catalog.sqlite")
+        data = folder / "data"  # beside the repositories: what holds the checkpoints is never captured
+        self.catalog = Catalog(data / "catalog.sqlite")
         self.catalog.open()
         self.projects = Projects(
-            folder=folder / "projects", home=folder, catalog=self.catalog, clock=self.clock, pool=self.pool,
+            folder=data / "projects", home=folder, catalog=self.catalog, clock=self.clock, pool=self.pool,
             random_hex=_hex,
         )  # fmt: skip
         self.recorder = Recorder(
             catalog=self.catalog, clock=self.clock, pool=self.pool, bus=Bus(), random_hex=_hex,
             author=Author(user="dev", host="bench"),
         )  # fmt: skip
-        self._cookies = folder / "cookies"
+        self._cookies = data / "cookies"
 
     async def root(self, top: Path) -> Root:
         """The root at a repository's top."""

@@ -85,8 +85,8 @@ class Report:
         print(f"\n== numbers ({time.monotonic() - self._started:.0f} s, load {self._load:.1f} at the start)")
         width = max((len(number.what) for number in self._numbers), default=0)
         for number in self._numbers:
-            verdict = {True: "met", False: "MISSED", None: ""}[number.met]
-            print(f"  {number.what:<{width}}  {number.measured:<28} {number.bound:<22} {verdict}")
+            verdict = {True: "met", False: "MISSED", None: "" if not number.bound else "not judged"}[number.met]
+            print(f"  {number.what:<{width}}  {number.measured:<34} {number.bound:<20} {verdict}")
         for what in self._broken:
             print(f"BROKEN: {what}")
         return 1 if self._broken else 0
