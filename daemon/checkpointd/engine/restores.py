@@ -103,7 +103,7 @@ class Restores:
             job = await restorer.plan(row.record.id, target, present, paths=request.paths, head_moved=head_moved)
         except PathRefused as error:
             raise Refused(f"{error}.", hint=f"Name a path below {tree.root}.") from error
-        except MissingObject as error:
+        except StoreError as error:
             raise Failed(f"{row.record.id} is damaged: {error}", hint="`ckpt list` for one before it.") from error
         return self._keep(Kept(self._answer(job, row, tree.root), job, restorer, target, request, tree, project))
 
@@ -118,6 +118,8 @@ class Restores:
             plan = await restorer.preview(target, paths=request.paths)
         except PathRefused as error:
             raise Refused(f"{error}.", hint=f"Name a path below {row.record.project.root}.") from error
+        except StoreError as error:
+            raise Failed(f"{row.record.id} is damaged: {error}", hint="`ckpt list` for one before it.") from error
         answer = answers.RestorePlan(
             id=self._random_hex()[:16], target=row.record, root=bytes(directory),
             restore=tuple(_planned(step) for step in plan.restore), expires_at=self._clock.now() + _KEPT,
