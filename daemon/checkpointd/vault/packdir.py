@@ -51,7 +51,10 @@ class PackFolder:
         """Learns which packs came and went; those that cannot be used, and why."""
         damaged = []
         with self._lock:
-            names = {entry[:-4] for entry in os.listdir(self.path) if entry.endswith(".idx")}
+            try:
+                names = {entry[:-4] for entry in os.listdir(self.path) if entry.endswith(".idx")}
+            except FileNotFoundError:  # somebody removed the folder: what was in it is missing
+                names = set()
             self.forget(self._packs.keys() - names)
             # Where several rolling packs have an object the newest is taken for it: that one is needed longest.
             for path in sorted((self.path / f"{name}.pack" for name in names - self._packs.keys()), key=_written_at):
