@@ -113,12 +113,14 @@ def _await_answer(context: Context, spawn: "Callable[[], subprocess.Popen[bytes]
     while True:
         ended = child.poll() is not None
         try:
-            context.daemon().call(methods.STATUS, methods.Nothing())
+            reply = context.daemon().call(methods.STATUS, methods.Nothing())
         except CkptError as error:
             context.close()
             if error.code not in ("not-running", "not-responding"):
                 raise
         else:
+            if reply["daemon"]["pid"] != child.pid:
+                _let_go(child)
             return
         if ended and not _locked(places.lock_file(context.env)) and (attempts := attempts - 1):
             # The lock may have been held by one that was about to end, and is free by now.
@@ -130,6 +132,15 @@ def _await_answer(context: Context, spawn: "Callable[[], subprocess.Popen[bytes]
             raise CkptError("failed", f"The daemon did not answer within {_START_SECONDS:.0f} s.{reason()}",
                             hint="`ckpt status` shows whether it does now.")  # fmt: skip
         time.sleep(_POLL)
+
+
+def _let_go(child: "subprocess.Popen[bytes]") -> None:
+    """Waits until a daemon that came second has left. It would take the place of the first if that were asked to stop
+    while this one still starts, and `ckpt down` would never see the end of it."""
+    try:
+        child.wait(_KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.terminate()
 
 
 def _private(path: str, flags: int) -> int:
