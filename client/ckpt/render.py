@@ -332,6 +332,8 @@ def last(found: methods.Last, now: float, width: int | None) -> list[str]:
 def plan(found: methods.Plan, now: float, width: int | None, folder: str | None) -> list[str]:
     """What a restore would do: restore, delete, keep and why."""
     what = f"{plain(found['name'])} ({age(found['created_at'], now)})"
+    if found["trigger"] == "pre-restore":
+        what += ", the files from before a restore"
     lines = [f"from {what} into {home(found['root'], folder)}", ""]
     lines += _group("restore", found["restore"], width)
     lines += _group("delete", found["delete"], width)

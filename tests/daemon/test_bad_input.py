@@ -125,10 +125,6 @@ def test_what_only_looks_like_a_log_does_no_harm(asleep: Daemon, repo: Path) -> 
     [
         ("agents: {disabled: [codex]\n  x", "not valid YAML"),
         ("agents:\n  disabld: [pi]\n", "did you mean `disabled`"),
-        ("session: {idle: soon}\n", "expected a span"),
-        ("capture: {max_file: many}\n", "expected a size"),
-        ("- a list\n", "object"),
-        ("\x00\x01", "not valid YAML"),
     ],
 )
 def test_a_bad_config_is_named_and_the_running_one_stays(daemon: Daemon, repo: Path, text: str, told: str) -> None:
@@ -274,7 +270,7 @@ def test_a_vault_that_cannot_be_written_is_named_and_still_read(bound: Daemon, r
     daemon.wait_for(lambda: not problems(daemon), "no problem")
 
 
-@pytest.mark.parametrize("damage", ["gone", "garbage", "no rights"])
+@pytest.mark.parametrize("damage", ["gone", "garbage", pytest.param("unreachable", marks=pytest.mark.slow)])
 def test_a_vault_that_cannot_be_opened_is_named(asleep: Daemon, repo: Path, damage: str) -> None:
     other = repositories.make(asleep.home.path / "other", {"x.py": "x = 1\n"})
     daemon = asleep.start()
@@ -287,7 +283,7 @@ def test_a_vault_that_cannot_be_opened_is_named(asleep: Daemon, repo: Path, dama
     vault.rename(aside)
     if damage == "garbage":
         vault.write_bytes(b"no vault")
-    elif damage == "no rights":
+    elif damage == "unreachable":
         vault.symlink_to("/proc/1/nothing")
     daemon.start()
     # Whatever happens to one project, the others are protected, and no answer is a bug.

@@ -89,13 +89,17 @@ def test_two_ups_at_once_start_one_daemon(home: Home) -> None:
         errors = [up.communicate(timeout=30)[1] for up in ups]
         assert [up.returncode for up in ups] == [0, 0], errors
         pid = Daemon(home).json("status")["daemon"]["pid"]
-        running = [
-            process.pid
-            for process in psutil.process_iter(["environ", "cmdline"])
-            if (process.info["environ"] or {}).get("HOME") == str(home.path)
-            and "checkpointd" in (process.info["cmdline"] or [])
-        ]
-        assert running == [pid]
+
+        def running() -> list[int]:
+            return [
+                process.pid
+                for process in psutil.process_iter(["environ", "cmdline"])
+                if (process.info["environ"] or {}).get("HOME") == str(home.path)
+                and "checkpointd" in (process.info["cmdline"] or [])
+            ]
+
+        # The one that found the lock held may still be on its way out.
+        Daemon(home).wait_for(lambda: running() == [pid], "one daemon alone")
     finally:
         Daemon(home).ckpt("down", code=None)
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -152,7 +156,9 @@ def test_a_killed_daemon_leaves_checkpoints_and_the_session_goes_on(asleep: Daem
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("agent_name", AGENTS)
+@pytest.mark.parametrize(
+    "agent_name", ["claude", pytest.param("pi", marks=pytest.mark.slow), pytest.param("codex", marks=pytest.mark.slow)]
+)
 def test_a_restart_makes_no_record_where_nothing_happened(asleep: Daemon, repo: Path, agent_name: str) -> None:
     daemon = asleep.start()
     agent = AGENTS[agent_name](daemon.home.path, repo)

@@ -184,14 +184,20 @@ def test_head_jumping_back_is_recorded_with_the_files_from_before(daemon: Daemon
     assert daemon.content(again["id"], "a.py", repo) == "a = 5, and not committed\n"
 
 
-def test_without_a_session_nothing_is_recorded(daemon: Daemon, repo: Path) -> None:
+def test_without_a_session_only_what_would_be_lost_is_recorded(daemon: Daemon, repo: Path) -> None:
     daemon.ckpt("save", "mine", cwd=repo)
     shutil.rmtree(repo / "src")
     daemon.captured(repo)
-    repositories.git(repo, "commit", "-qam", "all gone")
-    repositories.git(repo, "reset", "-q", "--hard", "HEAD~1")
+    assert triggers(daemon, repo) == ["manual"], "what went was held by a checkpoint already"
+    repositories.git(repo, "checkout", "-q", "--", "src")
+    (repo / "b.py").write_text("b = 6, and committed nowhere\n")
     daemon.captured(repo)
-    assert triggers(daemon, repo) == ["manual"]
+    repositories.git(repo, "add", "b.py")
+    repositories.git(repo, "commit", "-q", "--allow-empty", "-m", "one more")
+    repositories.git(repo, "reset", "-q", "--hard", "HEAD~1")
+    assert not (repo / "b.py").exists()
+    found = daemon.wait_for(lambda: [r for r in daemon.checkpoints(repo) if r["trigger"] == "head-moved"], "a record")
+    assert daemon.content(found[0]["id"], "b.py", repo) == "b = 6, and committed nowhere\n"
 
 
 def test_files_deleted_at_once_are_recorded_though_no_log_says_so(daemon: Daemon, repo: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_plan_names_what_is_restored_deleted_and_kept() -> None:
     plan = render.methods.Plan(
         id="p", checkpoint="c", name="before", created_at="2026-11-30T22:19:00Z", root="/home/me/shop",
         restore=paths(*(f"f{n}" for n in range(132))), delete=paths("new"), keep=paths('"caf\\351"'), unchanged=1204,
-        head_moved=True, expires_at=None,
+        trigger="turn", head_moved=True, mass_delete=False, expires_at=None,
     )  # fmt: skip
     lines = render.plan(plan, render.seconds("2026-11-30T22:22:00Z"), 80, "/home/me")
     assert lines[0] == "from before (3 min ago) into ~/shop"

@@ -69,6 +69,19 @@ def test_what_holds_the_checkpoints_is_never_a_root(home: Path) -> None:
     assert isinstance(root_of(repo, home, home / "elsewhere"), Root)
 
 
+@pytest.mark.parametrize("place", [".claude", ".claude/projects/x", ".ssh"])
+def test_hidden_folders_of_a_home_are_no_roots_unless_they_are_repositories(home: Path, place: str) -> None:
+    folder = home / place
+    folder.mkdir(parents=True)
+    assert isinstance(root_of(folder, home), NoRoot)
+    repositories.make(folder, {"init.lua": "x\n"})
+    assert isinstance(root_of(folder, home), Root)
+
+
+def test_the_system_is_no_root(home: Path) -> None:
+    assert isinstance(root_of(Path("/etc"), home), NoRoot)
+
+
 def test_a_home_that_is_a_repository_is_none_either(home: Path) -> None:
     repositories.make(home, {".bashrc": "x\n", "work/a": "a\n"})
     assert "home directory" in why(home / "work", home)

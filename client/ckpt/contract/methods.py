@@ -302,6 +302,7 @@ class Plan(TypedDict):
     id: str
     checkpoint: str
     name: str
+    trigger: str
     created_at: str
     root: str
     restore: list[PlannedPath]

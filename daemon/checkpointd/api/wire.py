@@ -117,6 +117,7 @@ def plan(value: answers.RestorePlan) -> methods.Plan:
         id=value.id,
         checkpoint=value.target.id,
         name=value.target.name,
+        trigger=value.target.trigger,
         created_at=value.target.created_at.isoformat(timespec="milliseconds"),
         root=quote(value.root),
         restore=planned(value.restore),

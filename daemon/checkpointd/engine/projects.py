@@ -78,6 +78,9 @@ def _path_of(text: str) -> Path:
     return Path(os.fsdecode(unquote(text)))
 
 
+_SYSTEM = tuple(map(Path, ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys", "/run")))
+
+
 def root_of(directory: Path, home: Path, own: Path | None = None) -> Root | NoRoot:
     """The git top level that holds `directory`, else the directory itself; never a home, `/` or a folder of them, nor
     what holds `own`, the daemon's data: each capture of it would be a change to capture.
@@ -100,6 +103,11 @@ def root_of(directory: Path, home: Path, own: Path | None = None) -> Root | NoRo
     own = own.resolve() if own is not None else None
     if own is not None and (path == own or path in own.parents or own in path.parents):
         return NoRoot(f"{path} holds the checkpoints themselves: it is never captured as a whole")
+    if any(path == folder or folder in path.parents for folder in _SYSTEM):
+        return NoRoot(f"{path} is part of the system: it is never captured")
+    if found is None and home in path.parents and path.relative_to(home).parts[0].startswith("."):
+        # ~/.claude, ~/.ssh, ~/.config: settings, keys and the agents' own logs. A repository there is meant as work.
+        return NoRoot(f"{path} is in a hidden folder of a home and no repository: it is never captured")
     if path in (Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - shared by everybody, so it is nobody's project
         return NoRoot(f"{path} is shared by everything: it is never captured as a whole")
     return Root(path, found)

@@ -176,9 +176,7 @@ class Restores:
             return tree
         root = path_of(worktree.root)
         if not await self._run(root.is_dir):
-            raise Conflict(
-                f"{root} is not there any more.", hint="`ckpt restore ID --to DIR` restores into another directory."
-            )
+            raise _gone(root)
         found = await self._projects.root(root)
         if isinstance(found, NoRoot) or found.path != root:
             raise Conflict(f"{root} is no project of its own any more.", hint="`--to DIR` restores elsewhere.")
@@ -190,6 +188,8 @@ class Restores:
         except (CaptureFailed, CaptureCancelled, StoreError) as error:
             if isinstance(error, CaptureFailed) and await self._run(lambda: _is_empty(tree.root)):
                 return Captured(files=EMPTY_TREE.hex(), modes=b"", coverage=Coverage(), taken_at=self._clock.now())
+            if not await self._run(tree.root.is_dir):
+                raise _gone(tree.root) from error
             raise Failed(
                 f"The files as they are could not be captured: {error}", hint="Nothing was touched."
             ) from error
@@ -238,7 +238,7 @@ class Restores:
         if kept.job is None or kept.tree is None:
             paths = kept.request.paths if kept.request is not None else ()
             return await kept.restorer.to_directory(kept.target, path_of_bytes(kept.answer.root), paths=paths)
-        async with kept.tree.restoring:
+        async with kept.tree.restoring():
             allowed = kept.request is not None and kept.request.allow_mass_delete
             if kept.aborts is not None:
                 return await kept.restorer.abort(kept.aborts)
@@ -302,6 +302,10 @@ class Restores:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _gone(root: Path) -> Conflict:
+    return Conflict(f"{root} is not there any more.", hint="`ckpt restore ID --to DIR` writes the files into DIR.")
 
 
 def path_of_bytes(path: bytes) -> Path:

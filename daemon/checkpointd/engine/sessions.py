@@ -29,7 +29,7 @@ from checkpointd.engine.protection import Protection, path_of
 from checkpointd.engine.recorder import Draft, Recorder
 from checkpointd.engine.tree import LiveTree
 from checkpointd.model.capture import Captured
-from checkpointd.model.checkpoint import Cause, Taken
+from checkpointd.model.checkpoint import Cause, Taken, Trigger
 from checkpointd.model.events import ToolResult
 from checkpointd.model.paths import quote
 from checkpointd.model.session import (
@@ -459,6 +459,12 @@ class Sessions:
 
     def on_burst(self, tree: LiveTree, at: datetime, deleted: int, examples: tuple[bytes, ...]) -> None:
         """Many files went at once in a tree."""
+        if tree.is_own(at):
+            return  # a restore deletes what its pre-restore checkpoint holds
+        if not self.live_in(tree):
+            shown = ", ".join(map(quote, examples[:3]))
+            self._spawn(self._unattended(tree, "pre-destructive", at, f"{deleted} paths deleted at once: {shown}"))
+            return
         given = Burst(at=at, deleted=deleted, paths=tuple(map(quote, examples)), worktree=tree.worktree_id)
         for conversation in self.live_in(tree):
             self._ask(conversation, conversation.feed(given, self._policy()))
@@ -478,9 +484,28 @@ class Sessions:
         jump = next((move for move in moves if move.sideways), None)
         if jump is None:
             return
-        given = HeadMoved(at=max(jump.at, tree.unrest_since(now)), sideways=True, worktree=tree.worktree_id)
+        at = max(jump.at, tree.unrest_since(now))
+        if not self.live_in(tree):
+            await self._unattended(tree, "head-moved", at, "HEAD moved backwards or sideways while no session was live")
+            return
+        given = HeadMoved(at=at, sideways=True, worktree=tree.worktree_id)
         for conversation in self.live_in(tree):
             self._ask(conversation, conversation.feed(given, self._policy()))
+
+    async def _unattended(self, tree: LiveTree, trigger: Trigger, at: datetime, reason: str) -> None:
+        """Files went while no session that we read was live: a person, or an agent whose log we cannot read."""
+        try:
+            files = await tree.before(at)
+            newest = self._catalog.newest(tree.worktree_id)
+            if files is None or (newest is not None and newest.record.tree == files.files):
+                return  # nothing is held that a checkpoint does not hold already
+            project = await self._projects.open(tree.project_id)
+            cause = Cause(worktree=tree.worktree_id, trigger=trigger, position=at.isoformat())
+            await self._recorder.write(
+                project, tree, files, Draft(trigger=trigger, cause=cause, reason=reason, taken="rolling")
+            )
+        except (CaptureFailed, CaptureCancelled, StoreError) as error:
+            log.error("checkpoint failed trigger=%s error=%s", trigger, type(error).__name__)
 
     def on_overflow(self) -> None:
         """Log events were lost: every log that grew is found by its size."""
@@ -596,7 +621,9 @@ class Sessions:
 
     def save(self) -> None:
         """Stores sessions and how far their logs were read."""
-        self._save_timer = None
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
         with self._catalog.batch():
             for conversation in self._open.values():
                 if conversation.changed and self._is_settled(conversation):

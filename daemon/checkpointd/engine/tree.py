@@ -1,9 +1,10 @@
 """One work tree under protection: watched, captured while it changes, ready for any trigger."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -80,7 +81,8 @@ class LiveTree:
         self.missed = 0
         self.no_room: str | None = None  # why nothing more may be written to the vault
         self.last_move: bytes | None = None  # the line of the reflog that was seen last
-        self.restoring = asyncio.Lock()  # one restore at a time
+        self._restoring = asyncio.Lock()  # one restore at a time
+        self._restored: tuple[datetime, datetime | None] | None = None  # when the last restore of ours began and ended
         self._clock = clock
         self._pool = pool
         self._lock = lock
@@ -370,6 +372,24 @@ class LiveTree:
         if self.ready and not self._stopping:
             async with self._lock:
                 await self._run(self._rolling.thin)
+
+    @contextlib.asynccontextmanager
+    async def restoring(self) -> AsyncIterator[None]:
+        """Around a restore of ours: one at a time, and what it deletes is nobody's destruction."""
+        async with self._restoring:
+            began = self._clock.now()
+            self._restored = began, None
+            try:
+                yield
+            finally:
+                self._restored = began, self._clock.now()
+
+    def is_own(self, at: datetime) -> bool:
+        """Whether what happened at that time falls into a restore of ours."""
+        if self._restored is None:
+            return False
+        began, ended = self._restored
+        return began - _PAUSE <= at and (ended is None or at <= ended + _PAUSE)
 
     def unrest_since(self, now: datetime) -> datetime:
         """When the changes began that have followed each other without a pause up to now."""
