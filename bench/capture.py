@@ -110,7 +110,7 @@ def run(folder: Path, report: Report) -> None:
 
 
 async def _run(folder: Path, report: Report) -> None:
-    sizes, rounds = ((1_000, 10_000), 8) if report.short else ((1_000, 20_000, 100_000), 25)
+    sizes, rounds = ((1_000, 10_000), 6) if report.short else ((1_000, 20_000, 100_000), 25)
     contests = []
     for size in sizes:
         place = folder / str(size)

@@ -36,14 +36,15 @@ class Daemon:
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(address))
-            ready.settimeout(within)
+            ready.settimeout(0.5)
             begin = time.perf_counter()
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "checkpointd", "run", "--debug", "--log", str(self.log)],
                 env={**self.env, "NOTIFY_SOCKET": str(address)}, cwd="/", stdin=subprocess.DEVNULL,
             )  # fmt: skip
-            while not ready.recv(256).startswith(b"READY=1"):
-                pass
+            while not _said_ready(ready):
+                if self._child.poll() is not None or time.perf_counter() - begin > within:
+                    raise RuntimeError("the daemon did not get ready")
             return time.perf_counter() - begin
 
     @property
@@ -99,3 +100,10 @@ class Daemon:
 
         until(there, f"{text!r} in the daemon's log", within=within, every=0.01)
         return found[0]
+
+
+def _said_ready(ready: socket.socket) -> bool:
+    try:
+        return ready.recv(256).startswith(b"READY=1")
+    except TimeoutError:
+        return False

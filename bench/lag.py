@@ -41,7 +41,7 @@ def run(folder: Path, report: Report) -> None:
 
 
 async def _run(folder: Path, report: Report) -> None:
-    files, slices = (2_000, 3) if report.short else (100_000, 6)
+    files, slices = (2_000, 2) if report.short else (100_000, 6)
     repository = Repository(folder / "repo", files)
     site = await Site.of(repository.top, folder)
 

@@ -62,7 +62,7 @@ def run(folder: Path, report: Report) -> None:
 
 
 def _lines(stage: Stage, daemon: Daemon, listener: Listener, report: Report) -> None:
-    rounds = 20 if report.short else 150
+    rounds = 12 if report.short else 150
     triggers, records = [], []
     for number in range(rounds):
         stage.says(f"Do step {number}.")
