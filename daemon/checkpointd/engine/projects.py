@@ -78,7 +78,9 @@ def _path_of(text: str) -> Path:
     return Path(os.fsdecode(unquote(text)))
 
 
-_SYSTEM = tuple(map(Path, ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys", "/run")))
+_SYSTEM = tuple(
+    map(Path, ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys", "/run"))
+)
 
 
 def root_of(directory: Path, home: Path, own: Path | None = None) -> Root | NoRoot:
