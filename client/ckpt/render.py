@@ -456,7 +456,8 @@ def _section(title: str, cells: Sequence[Sequence[str]], width: int | None, empt
 def _agent(each: methods.Agent) -> tuple[str, str, str]:
     read = counted(each["records"], "record")
     if each["unknown_records"]:
-        read += f", {each['unknown_records']:,} not understood"
+        kinds = ", ".join(map(plain, each.get("unknown_kinds", [])))
+        read += f", {each['unknown_records']:,} not understood" + (f" ({kinds})" if kinds else "")
     state = "" if each["state"] == "ok" else f"  [{plain(each['state'])}]"
     return plain(each["agent"]), counted(each["sessions"], "session"), read + state
 

@@ -96,6 +96,7 @@ def test_garbage_in_a_log_is_counted_and_passed_over(daemon: Daemon, repo: Path,
     assert daemon.content(turn["id"], "a.py", repo) == "a = 2\n"
     (state,) = [a for a in daemon.json("status", code=None)["agents"] if a["agent"] == name]
     assert state["unknown_records"] >= 5
+    assert state["unknown_kinds"]
     assert state["state"] in ("partly", "not-understood")
     assert f"of {name} are not understood" in problems(daemon)
 

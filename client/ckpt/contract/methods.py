@@ -74,6 +74,7 @@ class Agent(TypedDict):
     sessions: int
     records: int
     unknown_records: int
+    unknown_kinds: NotRequired[list[str]]
     state: str
 
 

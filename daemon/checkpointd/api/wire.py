@@ -210,6 +210,7 @@ def status(value: answers.Overview, *, version: str, protocol: int, pid: int) ->
                 sessions=agent.sessions,
                 records=agent.records,
                 unknown_records=agent.unknown_records,
+                unknown_kinds=list(agent.unknown_kinds),
                 state=agent.state,
             )
             for agent in value.agents

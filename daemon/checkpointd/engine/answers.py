@@ -153,6 +153,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     records: int = 0
     unknown_records: int = 0
+    unknown_kinds: tuple[str, ...] = ()  # the most frequent ones
     state: Literal["ok", "partly", "not-understood", "unreadable", "disabled", "absent"] = "ok"
 
 

@@ -1,7 +1,7 @@
 """The state of everything, from memory and the catalog: what `ckpt status` shows."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +21,7 @@ from checkpointd.model.paths import unquote
 
 _SESSIONS = 50
 _MUCH_UNKNOWN = 0.05
+_NAMED = 5
 
 
 class Usage(Protocol):
@@ -121,6 +122,7 @@ class Overview:
                     sessions=sessions.get(adapter.name, 0),
                     records=records,
                     unknown_records=unknown,
+                    unknown_kinds=_kinds(own),
                     state=state,  # type: ignore[arg-type] # one of the literals above
                 )
             )
@@ -218,6 +220,14 @@ class Overview:
                 answers.Problem(what=f"{project.row.name}: {p.what}", hint=p.hint) for p in project.vault.problems
             ]
         return found
+
+
+def _kinds(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The kinds of records that were not understood, the most frequent first."""
+    named = {name.removeprefix("unknown:"): n for name, n in counts.items() if name.startswith("unknown:") and n}
+    if counts.get("undecodable"):
+        named["not JSON"] = counts["undecodable"]
+    return tuple(sorted(named, key=lambda name: -named[name])[:_NAMED])
 
 
 def _watch(row: ProjectRow, trees: list[LiveTree]) -> answers.Watch:
