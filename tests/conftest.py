@@ -39,7 +39,7 @@ def asleep(home: Home) -> Iterator[Daemon]:
     """A daemon that the test starts, stops and kills itself; where it runs at the end, it must stop cleanly."""
     made = Daemon(home)
     yield made
-    if made.process is not None and made.process.poll() is None:
+    if made.started:
         assert made.stop() == 0, made.stderr[-2000:]
     assert "Traceback" not in made.logged + made.stderr
 

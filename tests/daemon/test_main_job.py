@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,7 @@ def test_without_a_session_only_what_would_be_lost_is_recorded(daemon: Daemon, r
     repositories.git(repo, "checkout", "-q", "--", "src")
     (repo / "b.py").write_text("b = 6, and committed nowhere\n")
     daemon.captured(repo)
+    time.sleep(0.3)  # a person is no faster
     repositories.git(repo, "add", "b.py")
     repositories.git(repo, "commit", "-q", "--allow-empty", "-m", "one more")
     repositories.git(repo, "reset", "-q", "--hard", "HEAD~1")

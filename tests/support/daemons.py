@@ -54,6 +54,11 @@ class Daemon:
     stderr: str = ""
 
     @property
+    def started(self) -> bool:
+        """Whether it was started, and neither stopped nor killed by the test since."""
+        return self._ready is not None
+
+    @property
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
