@@ -1,6 +1,7 @@
 """Real agents work, the daemon notices by itself, lost work comes back, nothing else changes."""
 
 import functools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -74,8 +75,10 @@ def children_of(pid: int) -> list[str]:
     return [" ".join(p.cmdline()) for p in alive]
 
 
+# CHECKPOINTD_E2E_RUNS=20 plays it twenty times with each agent: every one must pass.
+@pytest.mark.parametrize("run", range(int(os.environ.get("CHECKPOINTD_E2E_RUNS", "1"))))
 @pytest.mark.parametrize("agent", ["claude", "pi"])
-def test_what_rm_rf_destroyed_comes_back(daemon: Daemon, agent: str, tmp_path: Path) -> None:
+def test_what_rm_rf_destroyed_comes_back(daemon: Daemon, agent: str, run: int, tmp_path: Path) -> None:
     played = Played(daemon, agent, "destructive", "--delay", "0.5")
     before = played.having("pre-destructive")
     assert before, played.rows

@@ -346,6 +346,7 @@ class Sessions:
                 pending.requests.append(one)
                 if not one.amends and one.key() not in pending.files:
                     task = asyncio.get_running_loop().create_task(self._files(tree, one))
+                    task.add_done_callback(_looked_at)  # its request may be let go before anybody asks for the files
                     pending.files[one.key()] = task
                 log.debug("trigger session=%s trigger=%s", conversation.session, one.trigger)
 
@@ -654,6 +655,11 @@ def _cursor(row: rows.Cursor) -> Cursor:
         generation=row.generation,
         state=row.state,
     )
+
+
+def _looked_at(task: asyncio.Task[Files]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 def _reported(task: asyncio.Task[None]) -> None:
