@@ -271,6 +271,34 @@ def test_a_vault_that_cannot_be_written_is_named_and_still_read(bound: Daemon, r
     daemon.wait_for(lambda: not problems(daemon), "no problem")
 
 
+def test_a_vault_that_could_not_be_written_at_the_start_is_tried_again(bound: Daemon, repo: Path) -> None:
+    daemon = bound
+    agent = Claude(daemon.home.path, repo)
+    begin(daemon, agent)
+    assert daemon.stop() == 0
+    (project,) = (daemon.home.data / "projects").iterdir()
+    modes = {path: path.lstat().st_mode for path in (project, *project.rglob("*"))}
+    try:
+        for path in modes:
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        daemon.start()
+        daemon.wait_for(lambda: f"{repo} is not captured" in problems(daemon), "the vault among the problems")
+        assert daemon.content("@", "a.py", repo) == "a = 1\n"
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+    daemon.wait_for(lambda: f"{repo} is not captured" not in problems(daemon), "captured again")
+    (state,) = daemon.wait_for(
+        lambda: [p for p in daemon.json("status", code=None)["projects"] if p["watch"] == "live"], "the project watched"
+    )
+    assert state["last_capture"]
+    agent.writes("a.py", "a = 2\n")
+    agent.answers()
+    turn = daemon.checkpoint(repo, "turn", agent.session)
+    assert daemon.content(turn["id"], "a.py", repo) == "a = 2\n"
+    assert daemon.json("status", code=None)["budgets"]["watches"]["used"] > 0
+
+
 @pytest.mark.parametrize("damage", ["gone", "garbage", pytest.param("unreachable", marks=pytest.mark.slow)])
 def test_a_vault_that_cannot_be_opened_is_named(asleep: Daemon, repo: Path, damage: str) -> None:
     other = repositories.make(asleep.home.path / "other", {"x.py": "x = 1\n"})

@@ -246,6 +246,9 @@ class Projects:
         """The project with its vault open; made where it has none yet. Raises VaultUnusable."""
         project = self._open.get(project_id)
         if project is not None:
+            if project.vault.half_open:
+                async with project.lock:
+                    await self._run(project.vault.start_again)
             return project
         async with self._making:
             if project_id in self._open:
@@ -328,11 +331,23 @@ def read_records(vault: Vault, ids: Iterable[str]) -> tuple[list[tuple[Record, s
     return found, unreadable
 
 
+def _note(file: Path, content: bytes) -> None:
+    """Keeps the project's row beside its vault, for a rebuild. A vault that can only be read is read without."""
+    try:
+        if file.exists() and file.read_bytes() == content:
+            return
+        beside = file.with_name(file.name + "~")
+        beside.write_bytes(content)
+        beside.replace(file)
+    except OSError as error:
+        log.warning("project not noted file=%s error=%s", file, error.strerror)
+
+
 def _opened(folder: Path, row: ProjectRow) -> tuple[Vault, EventLog]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / "vault.git"
     vault = Vault.open(path) if path.exists() else Vault.create(path)
-    (folder / "project.json").write_bytes(msgspec.json.encode(row))
+    _note(folder / "project.json", msgspec.json.encode(row))
     events = EventLog(folder / "events.jsonl")
     events.recover(vault.saved_events())
     return vault, events

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +28,8 @@ from checkpointd.watch.tree import Hub
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_PAUSES = (1.0, 5.0, 30.0)  # seconds between two tries to start a tree
 
 
 def path_of(text: str) -> Path:
@@ -117,10 +120,19 @@ class Protection:
             listener=self._listener,
         )
         self._trees[row.id] = tree
-        task = asyncio.get_running_loop().create_task(self._start(tree, project, root))
+        task = asyncio.get_running_loop().create_task(self._begin(tree, project, root))
         self._starts[row.id] = task
         task.add_done_callback(lambda _: self._starts.pop(row.id, None))
         return tree
+
+    async def _begin(self, tree: LiveTree, project: Project, root: Root) -> None:
+        """Starts a tree; again and again where that fails before it is watched, as on a full disk."""
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            await self._start(tree, project, root)
+            if tree.watched:
+                return  # what fails from here on is tried again by the tree itself
+            await asyncio.sleep(pause)
+            await self._projects.open(project.id)
 
     async def _start(self, tree: LiveTree, project: Project, root: Root) -> None:
         try:
@@ -162,6 +174,8 @@ class Protection:
     async def _ended(self, worktree: str, tree: LiveTree) -> None:
         await tree.stop()
         if (task := self._starts.get(worktree)) is not None:
+            if not tree.watched:
+                task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def for_client(self, directory: Path) -> LiveTree:

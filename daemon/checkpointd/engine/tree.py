@@ -364,6 +364,11 @@ class LiveTree:
         return self._polling
 
     @property
+    def watched(self) -> bool:
+        """Whether the start got as far as the watch."""
+        return self._watch is not None
+
+    @property
     def watches(self) -> int:
         return self._watch.watches if self._watch is not None else 0
 

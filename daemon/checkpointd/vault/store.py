@@ -116,6 +116,7 @@ class Vault(Trees):
         self._writer = threading.RLock()
         self._events: EventLog | None = None
         self._events_agree = False
+        self._unstarted: Problem | None = None
         self._unreached: dict[str, float] = {}  # rolling packs that no state has reached yet, and since when
         self._states: dict[str, dict[RollingTree, Records]] = {}  # of each work tree, to be written again
 
@@ -138,7 +139,25 @@ class Vault(Trees):
             vault._packs.refresh()
             hint = "Checkpoints can be read; new ones need room, or the right to write there."
             vault.problems.append(Problem(what=str(error), hint=hint))
+            vault._unstarted = vault.problems[-1]
         return vault
+
+    @property
+    def half_open(self) -> bool:
+        """Whether a full or read-only disk has kept the start from being finished."""
+        return self._unstarted is not None
+
+    def start_again(self) -> None:
+        """Finishes such a start, where that is possible by now. No capture may be under way."""
+        with self._writer:
+            if self._unstarted is None:
+                return
+            try:
+                self._start()
+            except (ReadOnlyStore, StoreFull):
+                return
+            self.problems.remove(self._unstarted)
+            self._unstarted = None
 
     def _start(self) -> None:
         self.problems += layout.heal(self.path)
