@@ -197,6 +197,22 @@ def test_a_record_that_the_catalog_missed_is_listed_after_a_restart(asleep: Daem
     assert daemon.stop() == 0
 
 
+def test_a_checkpoint_whose_event_was_not_written_gets_it_at_the_start(asleep: Daemon, repo: Path) -> None:
+    """kill -9 between the vault's commit and the event's line."""
+    daemon = asleep.start()
+    daemon.ckpt("save", "first", cwd=repo)
+    daemon.ckpt("save", "second", cwd=repo)
+    daemon.kill()
+    (events,) = (daemon.home.data / "projects").glob("*/events.jsonl")
+    lines = events.read_bytes().splitlines(keepends=True)
+    events.write_bytes(b"".join(lines[:-1]))
+    daemon.start()
+    daemon.ckpt("save", "third", cwd=repo)
+    told = [json.loads(line) for line in events.read_bytes().splitlines()]
+    assert [event["name"] for event in told if event["event"] == "save"] == ["first", "second", "third"]
+    assert daemon.stop() == 0
+
+
 def test_a_lost_catalog_is_made_anew_at_the_start(asleep: Daemon, repo: Path) -> None:
     daemon = asleep.start()
     daemon.ckpt("save", "kept", cwd=repo)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -350,4 +350,29 @@ def _opened(folder: Path, row: ProjectRow) -> tuple[Vault, EventLog]:
     _note(folder / "project.json", msgspec.json.encode(row))
     events = EventLog(folder / "events.jsonl")
     events.recover(vault.saved_events())
+    _tell_missing(vault, events)
     return vault, events
+
+
+def _tell_missing(vault: Vault, events: EventLog) -> None:
+    """Adds the `save` of checkpoints that have none: the daemon was killed between the two."""
+    told = {event.get("id") for event in events.read() if event.get("event") == "save"}
+    missing = [identity for identity in vault.checkpoint_ids() if identity not in told]
+    for record, _ in read_records(vault, missing)[0]:
+        try:
+            events.append(save_event(record), sync=False)
+        except OSError as error:
+            log.warning("event not written id=%s error=%s", record.id, error.strerror)
+
+
+def save_event(record: Record) -> dict[str, Any]:
+    """The event of a checkpoint that was made."""
+    return {
+        "ts": record.created_at.isoformat(),
+        "event": "save",
+        "name": record.name,
+        "id": record.id,
+        "parent": record.parent,
+        "branch": record.git.branch if record.git else None,
+        "files_changed": record.files_changed_total,
+    }

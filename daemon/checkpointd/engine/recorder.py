@@ -13,7 +13,7 @@ from checkpointd.catalog.catalog import Catalog
 from checkpointd.clock import Clock
 from checkpointd.engine.answers import Happening
 from checkpointd.engine.bus import Bus
-from checkpointd.engine.projects import Project
+from checkpointd.engine.projects import Project, save_event
 from checkpointd.engine.tree import LiveTree
 from checkpointd.model import lines, linkage, naming
 from checkpointd.model import pack as packs
@@ -213,13 +213,8 @@ def _committed(
 
 def _tell(project: Project, record: Record) -> None:
     """Adds the `save` to the event log. The checkpoint stands without it: the start adds what is missing."""
-    event = {
-        "ts": record.created_at.isoformat(), "event": "save", "name": record.name, "id": record.id,
-        "parent": record.parent, "branch": record.git.branch if record.git else None,
-        "files_changed": record.files_changed_total,
-    }  # fmt: skip
     try:
-        project.events.append(event, sync=True)
+        project.events.append(save_event(record), sync=True)
     except OSError as error:
         log.error("event not written id=%s error=%s", record.id, error.strerror)
 
