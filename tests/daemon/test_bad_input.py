@@ -81,7 +81,7 @@ def test_a_log_that_cannot_be_read_is_named_and_read_later(bound: Daemon, repo: 
     bound.ckpt("status", "--check")
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["claude", *(pytest.param(n, marks=pytest.mark.slow) for n in ("pi", "codex"))])
 def test_garbage_in_a_log_is_counted_and_passed_over(daemon: Daemon, repo: Path, name: str) -> None:
     agent = AGENTS[name](daemon.home.path, repo)
     begin(daemon, agent)

@@ -98,7 +98,9 @@ def test_claudes_mark_of_the_end_makes_a_session_end(daemon: Daemon, repo: Path)
     assert session["state"] == "ended"
 
 
-@pytest.mark.parametrize(("name", "death"), [("claude", signal.SIGKILL), ("pi", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("name", "death"), [("claude", signal.SIGKILL), pytest.param("pi", signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_the_end_of_its_process_ends_a_session(daemon: Daemon, repo: Path, name: str, death: int) -> None:
     # A process of the agent's name, in the session's directory, is how an agent looks that keeps no registry.
     program = daemon.home.path / name
@@ -412,7 +414,7 @@ def test_a_session_that_ran_before_the_daemon_makes_records_from_now_on(asleep: 
     assert triggers(daemon, repo) == ["baseline", "turn"]
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["codex", *(pytest.param(n, marks=pytest.mark.slow) for n in ("claude", "pi"))])
 def test_old_logs_make_sessions_and_no_records(asleep: Daemon, repo: Path, name: str) -> None:
     agent = AGENTS[name](asleep.home.path, repo)
     agent.says("long ago")
